@@ -1,0 +1,108 @@
+//! What can go wrong, in words that say what to do.
+
+use std::time::Duration;
+
+/// The result of this crate's calls.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything a call of this crate can fail with.
+///
+/// What can be tried again *is* tried again inside the call; an error that reaches the
+/// caller is one that another try of the same would not cure.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A name, TTL, margin or key that cannot work; nothing was sent to etcd.
+    #[error("{what} {why}")]
+    #[non_exhaustive]
+    Invalid {
+        /// Which argument it is.
+        what: &'static str,
+        /// What is wrong with it and what to give instead.
+        why: String,
+    },
+
+    /// The session, the place in line or the hold is gone. Open a new session if
+    /// [`Session::is_certain`](crate::Session::is_certain) says that it was the session.
+    #[error("{0}")]
+    Lost(#[from] Lost),
+
+    /// [`lock_within`](crate::Mutex::lock_within) did not get its turn in time. It left the line.
+    #[error("no turn on {name:?} within {limit:?}; its queue shows who holds it")]
+    #[non_exhaustive]
+    TimedOut {
+        /// The lock's name.
+        name: String,
+        /// The limit that was given.
+        limit: Duration,
+    },
+
+    /// etcd refused, or did not answer within the limit of the call.
+    #[error("{doing}: {source}{}", hint(source))]
+    #[non_exhaustive]
+    Etcd {
+        /// What was being done.
+        doing: &'static str,
+        /// What etcd-client said.
+        source: etcd_client::Error,
+    },
+
+    /// What was to be removed may still be there; the lease takes it away in time.
+    #[error("{what} is not confirmed to be gone ({why}); it goes by itself within {within:?}")]
+    #[non_exhaustive]
+    Unconfirmed {
+        /// The key or the lease.
+        what: String,
+        /// Why it is not confirmed.
+        why: String,
+        /// When etcd will have removed it at the latest, if its cluster works.
+        within: Duration,
+    },
+}
+
+impl Error {
+    pub(crate) fn invalid(what: &'static str, why: impl Into<String>) -> Self {
+        let why = why.into();
+        Self::Invalid { what, why }
+    }
+}
+
+/// Advice for errors of etcd whose own words give none.
+fn hint(source: &etcd_client::Error) -> &'static str {
+    let text = source.to_string();
+    match () {
+        () if text.contains("user name is empty") => {
+            "; etcd wants authentication: connect with ConnectOptions::with_user"
+        }
+        () if text.contains("authentication failed") => "; check the user and the password",
+        () if text.contains("permission denied") => {
+            "; the etcd user needs read and write on the lock's prefix"
+        }
+        () if text.contains("tcp connect error") || text.contains("dns error") => {
+            "; is etcd running at the client's endpoints?"
+        }
+        () if text.contains("database space exceeded") => {
+            "; compact, defragment and disarm the alarm"
+        }
+        () => "",
+    }
+}
+
+/// How a session, a place in line or a hold was lost: gone without being given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Lost {
+    /// No renewal was answered for so long that the lease may have expired: etcd could not be
+    /// reached, or this process stood still.
+    #[error("lost: no renewal of the lease was answered in time, it may have expired")]
+    Expired,
+    /// etcd says that the lease does not exist: revoked by somebody, or expired.
+    #[error("lost: the lease is gone, it was revoked or has expired")]
+    LeaseGone,
+    /// The key was deleted by somebody else while the lease lives.
+    #[error("lost: the key was deleted by somebody else")]
+    KeyDeleted,
+    /// The session was closed.
+    #[error("lost: the session was closed; open a new one")]
+    Closed,
+}

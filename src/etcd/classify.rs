@@ -1,0 +1,63 @@
+//! What an error of etcd-client means to us. The codes mislead (a killed server is
+//! `Unknown`, a client's timeout `Cancelled`), so some texts decide before the code does.
+
+use etcd_client::Error;
+
+/// What to do about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Try again. If `doubtful`, the request may have been carried out or may still be.
+    Retry { doubtful: bool },
+    /// The authentication token is too old: get another, then try again.
+    Refresh,
+    /// etcd does not know the lease; to be confirmed, old servers say so right after a grant.
+    LeaseGone,
+    /// The chosen lease id is in use: by an earlier attempt of ours, most likely.
+    LeaseExists,
+    /// Another try would say the same.
+    Fatal,
+}
+
+const RETRY: Verdict = Verdict::Retry { doubtful: true };
+const NOT_SENT: Verdict = Verdict::Retry { doubtful: false };
+
+/// Texts that decide whatever the code is; the first that fits counts.
+const BY_TEXT: [(&str, Verdict); 11] = [
+    ("lease not found", Verdict::LeaseGone),
+    ("lease already exists", Verdict::LeaseExists),
+    ("revision of auth store is old", Verdict::Refresh),
+    ("invalid auth token", Verdict::Refresh),
+    ("too many requests", NOT_SENT),
+    ("not a primary lessor", NOT_SENT),
+    ("no leader", NOT_SENT),
+    ("tcp connect error", NOT_SENT),
+    // The runtime that made the client is gone.
+    ("Service was not ready", Verdict::Fatal),
+    ("database space exceeded", Verdict::Fatal),
+    // A stream answered that it was given up by the server, which may be just restarting.
+    ("etcdserver: server stopped", RETRY),
+];
+
+/// gRPC codes that another try does not cure: `InvalidArgument`, `NotFound`, `AlreadyExists`,
+/// `PermissionDenied`, `FailedPrecondition`, `OutOfRange`, `Unimplemented`, `DataLoss`,
+/// `Unauthenticated`. tonic's `Code` cannot be named without depending on tonic.
+const FATAL_CODES: [i32; 9] = [3, 5, 6, 7, 9, 11, 12, 15, 16];
+
+pub(crate) fn classify(error: &Error) -> Verdict {
+    let text = error.to_string();
+    if let Some((_, verdict)) = BY_TEXT.iter().find(|(part, _)| text.contains(part)) {
+        return *verdict;
+    }
+    match error {
+        Error::GRpcStatus(status) if FATAL_CODES.contains(&i32::from(status.code())) => {
+            Verdict::Fatal
+        }
+        Error::GRpcStatus(_)
+        | Error::TransportError(_)
+        | Error::IoError(_)
+        | Error::WatchError(_)
+        | Error::LeaseKeepAliveError(_) => RETRY,
+        // Bad arguments, addresses and the like. (The enum's variants depend on features.)
+        _ => Verdict::Fatal,
+    }
+}

@@ -1,0 +1,214 @@
+//! Requests about the line behind a name: join, try, look, leave, list. Each is one
+//! transaction, guarded so that sending it twice does no more than sending it once.
+
+use super::Etcd;
+use etcd_client::{
+    Compare, CompareOp, Error, GetOptions, GetResponse, KeyValue, PutOptions, SortOrder,
+    SortTarget, Txn, TxnOp, TxnOpResponse, TxnResponse,
+};
+
+/// What it takes to stand in a line.
+#[derive(Debug)]
+pub(crate) struct Join {
+    pub(crate) prefix: String,
+    pub(crate) key: String,
+    pub(crate) value: Vec<u8>,
+    pub(crate) lease: i64,
+}
+
+/// A key in a line, or anywhere behind its prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) key: Vec<u8>,
+    pub(crate) revision: i64,
+    pub(crate) lease: i64,
+    /// Empty where only keys were asked for.
+    pub(crate) value: Vec<u8>,
+}
+
+/// The answer to a join.
+#[derive(Debug)]
+pub(crate) enum Joined {
+    /// The key was put; the youngest keys that stood behind the prefix before it.
+    Now { revision: i64, before: Look },
+    /// An earlier attempt had put the key.
+    Earlier(Standing),
+}
+
+/// The answer to a try.
+#[derive(Debug)]
+pub(crate) enum Try {
+    /// Nothing stood behind the prefix; the key was put.
+    Alone { revision: i64 },
+    /// Something did: the oldest key, maybe of an earlier attempt.
+    Busy(Standing),
+}
+
+/// The youngest keys behind a prefix, youngest first.
+#[derive(Debug)]
+pub(crate) struct Look {
+    pub(crate) keys: Vec<Standing>,
+    /// Whether there are older ones than these.
+    pub(crate) more: bool,
+}
+
+impl Look {
+    pub(crate) fn nobody() -> Self {
+        let (keys, more) = (Vec::new(), false);
+        Self { keys, more }
+    }
+}
+
+impl Etcd {
+    /// Puts the key, unless it is there, and tells who stood before it: at most `limit` keys.
+    pub(crate) async fn join(&self, join: &Join, limit: i64) -> Result<Joined, Error> {
+        let txn = Txn::new()
+            .when([absent(&join.key)])
+            .and_then([youngest(&join.prefix, limit, None), put(join)])
+            .or_else([TxnOp::get(join.key.as_str(), None)]);
+        let mut answer = self.kv.clone().txn(txn).await?;
+        let revision = revision(&mut answer)?;
+        let found = first_range(&answer)?;
+        if answer.succeeded() {
+            let before = look(&found);
+            return Ok(Joined::Now { revision, before });
+        }
+        one(&found).map(Joined::Earlier)
+    }
+
+    /// Puts the key if nothing at all stands behind the prefix.
+    pub(crate) async fn try_join(&self, join: &Join) -> Result<Try, Error> {
+        let nothing = Compare::create_revision(join.prefix.as_str(), CompareOp::Equal, 0);
+        let oldest = GetOptions::new()
+            .with_prefix()
+            .with_sort(SortTarget::Create, SortOrder::Ascend)
+            .with_limit(1);
+        let txn = Txn::new()
+            .when([nothing.with_prefix()])
+            .and_then([put(join)])
+            .or_else([TxnOp::get(join.prefix.as_str(), Some(oldest))]);
+        let mut answer = self.kv.clone().txn(txn).await?;
+        let revision = revision(&mut answer)?;
+        if answer.succeeded() {
+            return Ok(Try::Alone { revision });
+        }
+        one(&first_range(&answer)?).map(Try::Busy)
+    }
+
+    /// The youngest keys older than `revision` and whether `key` is alive with that create
+    /// revision; linearizable, in one read. `limit` 0 is no limit.
+    pub(crate) async fn look(
+        &self,
+        prefix: &str,
+        key: &str,
+        revision: i64,
+        limit: i64,
+    ) -> Result<(Look, bool), Error> {
+        let own = GetOptions::new().with_keys_only();
+        let txn = Txn::new().and_then([
+            youngest(prefix, limit, Some(revision)),
+            TxnOp::get(key, Some(own)),
+        ]);
+        let answer = self.kv.clone().txn(txn).await?;
+        let mut ranges = ranges(&answer);
+        match (ranges.next(), ranges.next()) {
+            (Some(before), Some(own)) => {
+                let alive = own.kvs().iter().any(|kv| kv.create_revision() == revision);
+                Ok((look(&before), alive))
+            }
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// One key with its value; linearizable.
+    pub(crate) async fn get(&self, key: &str) -> Result<Option<Standing>, Error> {
+        let answer = self.kv.clone().get(key, None).await?;
+        Ok(answer.kvs().first().map(standing))
+    }
+
+    /// Deletes the key if it still is the one created at `revision`; tells whether it was.
+    pub(crate) async fn leave(&self, key: &str, revision: i64) -> Result<bool, Error> {
+        let txn = Txn::new()
+            .when([is(key, revision)])
+            .and_then([TxnOp::delete(key, None)]);
+        Ok(self.kv.clone().txn(txn).await?.succeeded())
+    }
+
+    /// Everything behind the prefix with values, oldest first.
+    pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<Standing>, Error> {
+        let options = GetOptions::new()
+            .with_prefix()
+            .with_sort(SortTarget::Create, SortOrder::Ascend);
+        let answer = self.kv.clone().get(prefix, Some(options)).await?;
+        Ok(answer.kvs().iter().map(standing).collect())
+    }
+}
+
+/// True while `key` is the one created at `revision`: the guard of every write of a hold.
+pub(crate) fn is(key: &str, revision: i64) -> Compare {
+    Compare::create_revision(key, CompareOp::Equal, revision)
+}
+
+fn absent(key: &str) -> Compare {
+    Compare::create_revision(key, CompareOp::Equal, 0)
+}
+
+fn put(join: &Join) -> TxnOp {
+    let leased = PutOptions::new().with_lease(join.lease);
+    TxnOp::put(join.key.as_str(), join.value.as_slice(), Some(leased))
+}
+
+/// A read of the youngest keys behind a prefix, of those created no later than `until`.
+fn youngest(prefix: &str, limit: i64, until: Option<i64>) -> TxnOp {
+    let options = GetOptions::new()
+        .with_prefix()
+        .with_sort(SortTarget::Create, SortOrder::Descend)
+        .with_limit(limit)
+        .with_keys_only();
+    let options = match until {
+        Some(revision) => options.with_max_create_revision(revision),
+        None => options,
+    };
+    TxnOp::get(prefix, Some(options))
+}
+
+fn look(found: &GetResponse) -> Look {
+    Look {
+        keys: found.kvs().iter().map(standing).collect(),
+        more: found.more(),
+    }
+}
+
+fn standing(kv: &KeyValue) -> Standing {
+    Standing {
+        key: kv.key().to_vec(),
+        revision: kv.create_revision(),
+        lease: kv.lease(),
+        value: kv.value().to_vec(),
+    }
+}
+
+fn revision(answer: &mut TxnResponse) -> Result<i64, Error> {
+    let header = answer.take_header().ok_or_else(unexpected)?;
+    Ok(header.revision())
+}
+
+fn ranges(answer: &TxnResponse) -> impl Iterator<Item = GetResponse> {
+    answer.op_responses().into_iter().filter_map(|op| match op {
+        TxnOpResponse::Get(found) => Some(found),
+        _ => None,
+    })
+}
+
+fn first_range(answer: &TxnResponse) -> Result<GetResponse, Error> {
+    ranges(answer).next().ok_or_else(unexpected)
+}
+
+fn one(found: &GetResponse) -> Result<Standing, Error> {
+    found.kvs().first().map(standing).ok_or_else(unexpected)
+}
+
+/// An answer that lacks what every etcd puts into it. Fatal: what answers is no etcd.
+fn unexpected() -> Error {
+    Error::Internal("an answer lacks a part; is it an etcd that answers?".into())
+}

@@ -1,0 +1,88 @@
+//! The wire: each request this crate makes, once, and no policy. Who calls decides about
+//! retries and deadlines; [`classify`] tells what an error means.
+
+mod classify;
+mod lease;
+mod line;
+
+pub(crate) use classify::{Verdict, classify};
+pub(crate) use lease::Renewals;
+pub(crate) use line::{Join, Joined, Look, Standing, Try, is};
+
+use etcd_client::{
+    Client, Error, KvClient, LeaseClient, WatchClient, WatchFilterType, WatchOptions, WatchStream,
+};
+
+/// A client taken apart, so that a request clones a sub-client (cheap) and not the whole.
+pub(crate) struct Etcd {
+    client: Client,
+    kv: KvClient,
+    lease: LeaseClient,
+    watch: WatchClient,
+}
+
+impl Etcd {
+    pub(crate) fn new(client: Client) -> Self {
+        Self {
+            kv: client.kv_client(),
+            lease: client.lease_client(),
+            watch: client.watch_client(),
+            client,
+        }
+    }
+
+    /// Asks for a new authentication token, for streams and for role changes under JWT,
+    /// which etcd-client's own refresh misses.
+    pub(crate) async fn refresh_token(&self) -> Result<(), Error> {
+        self.client.refresh_token().await
+    }
+
+    /// Opens a watch stream with a first watch on it. It has no start revision: etcd serves
+    /// a watch from the past in a loop of 100 ms, one from now on at once.
+    pub(crate) async fn watch(&self, range: &Range, id: i64) -> Result<WatchStream, Error> {
+        let options = range.options(id);
+        self.watch
+            .clone()
+            .watch(range.key.clone(), Some(options))
+            .await
+    }
+}
+
+/// What a watch covers: one key, or all keys behind a prefix.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Range {
+    key: Vec<u8>,
+    is_prefix: bool,
+}
+
+impl Range {
+    pub(crate) fn key(key: impl Into<Vec<u8>>) -> Self {
+        Self {
+            key: key.into(),
+            is_prefix: false,
+        }
+    }
+
+    pub(crate) fn prefix(prefix: impl Into<Vec<u8>>) -> Self {
+        Self {
+            key: prefix.into(),
+            is_prefix: true,
+        }
+    }
+
+    pub(crate) fn start(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Only deletes are of interest: nobody waits for a key to come.
+    pub(crate) fn options(&self, id: i64) -> WatchOptions {
+        let options = WatchOptions::new()
+            .with_watch_id(id)
+            .with_filters([WatchFilterType::NoPut]);
+        if self.is_prefix {
+            options.with_prefix()
+        } else {
+            options
+        }
+    }
+}

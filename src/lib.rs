@@ -1,0 +1,21 @@
+//! Distributed locks on etcd v3.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod clock;
+mod error;
+mod etcd;
+mod fencing;
+mod guard;
+mod key;
+mod mutex;
+mod queue;
+mod session;
+mod validity;
+
+pub use error::{Error, Lost, Result};
+pub use etcd_client;
+pub use fencing::FencingToken;
+pub use guard::LockGuard;
+pub use mutex::{Busy, Mutex};
+pub use queue::Waiter;
+pub use session::{Session, SessionBuilder};

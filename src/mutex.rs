@@ -1,0 +1,185 @@
+//! The door to a lock.
+
+use crate::error::{Error, Result};
+use crate::guard::LockGuard;
+use crate::key::Name;
+use crate::queue::{self, Waiter};
+use crate::session::Session;
+use std::fmt;
+use std::time::Duration;
+
+/// A lock that at most one guard holds at a time, across processes, machines and languages.
+///
+/// Everybody who wants the same name stands in one line, first come first served, and is woken
+/// when the turn comes: tasks of one session, sessions, processes, and whoever uses the Go
+/// client's `concurrency.Mutex`, `etcdctl lock` or jetcd on that name. `a` and `a/b` are
+/// different locks.
+///
+/// Cheap to make and to clone: it is a name and a session, and sends nothing by itself.
+///
+/// # Not promised
+///
+/// - Re-entrancy: a task that holds the lock and calls [`lock`](Self::lock) again waits for
+///   itself.
+/// - That work under the lock never overlaps, if the work does not check. Run it with
+///   [`run_until_lost`](LockGuard::run_until_lost) and take the [token](LockGuard::token) to
+///   the resource.
+///
+/// # Examples
+///
+/// ```no_run
+/// use etcd_lock::{Mutex, Session};
+///
+/// # async fn example(session: Session) -> Result<(), Box<dyn std::error::Error>> {
+/// let mutex = Mutex::new(&session, "jobs/nightly")?;
+/// let guard = mutex.lock().await?;
+/// let done = guard.run_until_lost(async { /* the work */ }).await;
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Mutex {
+    session: Session,
+    name: Name,
+}
+
+/// Somebody else stands in the line of the lock that was tried.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("held by {} ({})", holder.label, holder.key)]
+pub struct Busy {
+    holder: Waiter,
+}
+
+impl Busy {
+    /// Tells who held the lock when it was tried.
+    pub fn holder(&self) -> &Waiter {
+        &self.holder
+    }
+}
+
+impl Mutex {
+    /// Names a lock, to be locked through `session`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if the name is empty or ends in `/`.
+    pub fn new(session: &Session, name: &str) -> Result<Self> {
+        let name = Name::new(name)?;
+        let session = session.clone();
+        Ok(Self { session, name })
+    }
+
+    /// Gives the lock's name.
+    pub fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    /// Waits in line for the lock.
+    ///
+    /// Without contention this is one transaction. The wait ends with the session at the
+    /// latest; bound it with [`lock_within`](Self::lock_within) or
+    /// [`tokio::time::timeout`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up the place in line, even if its request is in flight or the
+    /// turn has just come: the key is removed in the background. A later call stands at the
+    /// end of the line.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the session ends, or the place's key is deleted by somebody else: told
+    /// within a second. [`Error::Etcd`] if etcd refuses for good (permissions, for example).
+    /// That a member does not answer is no error here: it is tried again until the session ends.
+    pub fn lock(&self) -> impl Future<Output = Result<LockGuard>> + Send + use<> {
+        let (session, name) = (self.session.clone(), self.name.clone());
+        async move { queue::lock(session, name).await.map(LockGuard::new) }
+    }
+
+    /// Takes the lock if nobody stands in its line, and else tells who holds it.
+    ///
+    /// One transaction; a try that fails leaves nothing behind.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock). That the lock is busy is the inner `Err`.
+    ///
+    /// # Examples
+    ///
+    /// Skip a run that is going on elsewhere:
+    ///
+    /// ```no_run
+    /// # async fn example(mutex: etcd_lock::Mutex) -> Result<(), etcd_lock::Error> {
+    /// match mutex.try_lock().await? {
+    ///     Ok(guard) => guard.release().await?,
+    ///     Err(busy) => println!("skipped: {busy}"),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn try_lock(&self) -> impl Future<Output = Result<Result<LockGuard, Busy>>> + Send + use<> {
+        let (session, name) = (self.session.clone(), self.name.clone());
+        async move {
+            let tried = queue::try_lock(session, name).await?;
+            Ok(match tried {
+                Ok(hold) => Ok(LockGuard::new(hold)),
+                Err(first) => Err(Busy {
+                    holder: Waiter::new(0, &first),
+                }),
+            })
+        }
+    }
+
+    /// Waits in line for the lock, but not longer than `limit`.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TimedOut`] after `limit`, whether others held it or etcd was away; else as
+    /// [`lock`](Self::lock).
+    pub fn lock_within(
+        &self,
+        limit: Duration,
+    ) -> impl Future<Output = Result<LockGuard>> + Send + use<> {
+        let locked = tokio::time::timeout(limit, self.lock());
+        let name = self.name.clone();
+        async move {
+            locked.await.unwrap_or_else(|_elapsed| {
+                let name = name.as_str().to_owned();
+                Err(Error::TimedOut { name, limit })
+            })
+        }
+    }
+
+    /// Shows who stands in the line: the holder first, then the waiters in order.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the session ends, [`Error::Etcd`] if etcd refuses.
+    pub async fn queue(&self) -> Result<Vec<Waiter>> {
+        let line = queue::list(self.session.core(), &self.name).await?;
+        let line = line.iter().enumerate();
+        Ok(line
+            .map(|(position, standing)| Waiter::new(position, standing))
+            .collect())
+    }
+}
+
+impl fmt::Debug for Mutex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mutex")
+            .field("name", &self.name())
+            .field("session", &self.session)
+            .finish()
+    }
+}

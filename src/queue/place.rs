@@ -1,0 +1,195 @@
+//! One key in a line and who answers for it.
+//!
+//! From before its key can exist until it is certainly gone, a place has an owner: this value
+//! while it lives; when it is dropped, the janitor, which gets the very request that is in
+//! flight; and when the session ends, the lease.
+
+use crate::error::{Error, Result};
+use crate::etcd::{Join, Joined, Look, Standing, Try};
+use crate::key::Name;
+use crate::session::{Answer, Core, Number, Session, remove};
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// How many of the youngest keys a join or a look reads: the near window, see [`super::wait`].
+pub(super) const NEAR: usize = 8;
+
+/// A place in the line of a name, on a key of its own.
+pub(crate) struct Place {
+    pub(crate) session: Session,
+    pub(crate) name: Name,
+    pub(crate) key: Arc<str>,
+    /// The create revision of the key.
+    pub(crate) revision: i64,
+    /// Answers for the key; taken when nothing is left to answer for.
+    number: Option<Number>,
+}
+
+/// What became of joining.
+pub(super) enum Joining {
+    /// The key stands; who stands before it, if the answer told.
+    Stands(Place, Option<Look>),
+    /// Somebody else stands there; no key was put.
+    Busy(Standing),
+}
+
+/// How to join.
+#[derive(Clone, Copy)]
+pub(super) enum How {
+    /// Behind whoever is there.
+    Line,
+    /// Only if nobody is there.
+    Try,
+}
+
+/// Puts a key of its own into the line of `name`. Dropping this leaves the line.
+pub(super) async fn join(session: &Session, name: &Name, how: How) -> Result<Joining> {
+    let core = session.core();
+    core.certain()?;
+    let number = Number::take(core, name);
+    let join = Join {
+        prefix: name.prefix().to_owned(),
+        key: number.key(),
+        value: core.label.as_bytes().to_vec(),
+        lease: core.lease,
+    };
+    let key = Arc::from(join.key.as_str());
+    let request = InFlight(Some(Box::pin(send(core.clone(), number, join, how))), core);
+    Ok(match request.answer().await? {
+        (number, Sent::Stands { revision, before }) => {
+            let place = Place {
+                session: session.clone(),
+                name: name.clone(),
+                key,
+                revision,
+                number: Some(number),
+            };
+            Joining::Stands(place, before)
+        }
+        (_, Sent::Busy(first)) => Joining::Busy(first),
+    })
+}
+
+/// The request of a join. It is brought to its outcome, here or by the janitor.
+struct InFlight<'a>(Option<Sending>, &'a Arc<Core>);
+
+type Sending = Pin<Box<dyn Future<Output = Result<(Number, Sent)>> + Send>>;
+
+enum Sent {
+    Stands { revision: i64, before: Option<Look> },
+    Busy(Standing),
+}
+
+impl InFlight<'_> {
+    /// Waits for the outcome. If a key stands then, the caller answers for it.
+    async fn answer(mut self) -> Result<(Number, Sent)> {
+        let Some(request) = &mut self.0 else {
+            unreachable!("taken only here and when dropped");
+        };
+        let answer = request.await;
+        self.0 = None;
+        answer
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        let Some(request) = self.0.take() else { return };
+        let core = self.1.clone();
+        self.1.debts.owe(async move {
+            if let Ok((number, Sent::Stands { revision, .. })) = request.await {
+                remove(&core, &number.key(), revision).await;
+            }
+        });
+    }
+}
+
+impl Place {
+    /// Deletes the key: `Some(false)` if it was gone before, `None` if that is not known, since
+    /// an earlier attempt of the delete may have been carried out.
+    ///
+    /// Dropped before the answer, the place is dropped as any other: the janitor deletes.
+    pub(crate) async fn leave(mut self) -> Result<Option<bool>> {
+        let core = self.session.core().clone();
+        let ask = || core.etcd.leave(&self.key, self.revision);
+        match core.ask_within(core.ttl, "delete the key", ask).await {
+            Some(Ok(answer)) => {
+                self.number = None;
+                let known = answer.value || !answer.doubtful;
+                Ok(known.then_some(answer.value))
+            }
+            Some(Err(error)) => Err(error),
+            None => Err(Error::Unconfirmed {
+                what: format!("the end of key {:?}", self.key),
+                why: "etcd does not answer; deleting goes on in the background".to_owned(),
+                within: core.ttl,
+            }),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(number) = self.number.take() else {
+            return;
+        };
+        let (core, revision) = (self.session.core().clone(), self.revision);
+        self.session.core().debts.owe(async move {
+            remove(&core, &number.key(), revision).await;
+        });
+    }
+}
+
+/// Sends the join until it is answered. After doubt the number is not used again.
+async fn send(core: Arc<Core>, mut number: Number, join: Join, how: How) -> Result<(Number, Sent)> {
+    let sent = match how {
+        How::Line => {
+            let limit = i64::try_from(NEAR).unwrap_or(i64::MAX);
+            let answer = core
+                .ask("join the line", || core.etcd.join(&join, limit))
+                .await;
+            match known(&mut number, answer)? {
+                Joined::Now { revision, before } => Sent::Stands {
+                    revision,
+                    before: Some(before),
+                },
+                Joined::Earlier(standing) => ours(&join, &standing)?,
+            }
+        }
+        How::Try => {
+            let answer = core.ask("try to lock", || core.etcd.try_join(&join)).await;
+            match known(&mut number, answer)? {
+                Try::Alone { revision } => Sent::Stands {
+                    revision,
+                    before: Some(Look::nobody()),
+                },
+                Try::Busy(first) if first.key == join.key.as_bytes() => ours(&join, &first)?,
+                Try::Busy(first) => Sent::Busy(first),
+            }
+        }
+    };
+    Ok((number, sent))
+}
+
+/// Takes note if a put may be carried out later, or may have been without our knowing.
+fn known<T>(number: &mut Number, answer: Result<Answer<T>>) -> Result<T> {
+    if answer.as_ref().map_or(true, |answer| answer.doubtful) {
+        number.doubt();
+    }
+    answer.map(|answer| answer.value)
+}
+
+/// A key under our very name: put by an earlier attempt, unless it is not on our lease.
+fn ours(join: &Join, standing: &Standing) -> Result<Sent> {
+    if standing.lease == join.lease {
+        return Ok(Sent::Stands {
+            revision: standing.revision,
+            before: None,
+        });
+    }
+    let why = format!(
+        "{:?} was put by somebody else, not on this session's lease; delete it",
+        join.key
+    );
+    Err(Error::invalid("key", why))
+}

@@ -1,0 +1,46 @@
+//! The line as an operator wants to see it.
+
+use crate::error::Result;
+use crate::etcd::Standing;
+use crate::fencing::FencingToken;
+use crate::key::Name;
+use crate::session::Core;
+
+/// Somebody in the line of a name, as the queue view shows it: at position 0 the holder, then
+/// the waiters in the order in which they will get their turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Waiter {
+    /// 0 holds, 1 is next, and so on.
+    pub position: usize,
+    /// The key in etcd; what is not UTF-8 in it is replaced.
+    pub key: String,
+    /// What the owner's session says of itself ([`SessionBuilder::label`](crate::SessionBuilder::label));
+    /// for other clients the value of their key.
+    pub label: String,
+    /// The token it holds with, or would hold with.
+    pub token: FencingToken,
+    /// The lease the key hangs on; 0 is a key that no crash will remove.
+    pub lease: i64,
+}
+
+impl Waiter {
+    pub(crate) fn new(position: usize, standing: &Standing) -> Self {
+        Self {
+            position,
+            key: String::from_utf8_lossy(&standing.key).into_owned(),
+            label: String::from_utf8_lossy(&standing.value).into_owned(),
+            token: FencingToken::of(standing.revision),
+            lease: standing.lease,
+        }
+    }
+}
+
+/// Everybody in the line, in order.
+pub(crate) async fn list(core: &Core, name: &Name) -> Result<Vec<Standing>> {
+    let ask = || core.etcd.list(name.prefix());
+    let mut all = core.ask("read the queue", ask).await?.value;
+    all.retain(|standing| name.is_in_line(&standing.key));
+    all.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
+    Ok(all)
+}

@@ -1,0 +1,223 @@
+//! Opening a session: checks, the grant, the tasks.
+
+use super::Session;
+use super::core::{Core, etcd_error};
+use super::janitor::{Debt, Debts};
+use super::numbers::Numbers;
+use super::retry::{Answer, Hedge, until_answered};
+use super::watcher::Order;
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::etcd::{Etcd, Verdict};
+use crate::validity::Validity;
+use etcd_client::Client;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+const DEFAULT_TTL: Duration = Duration::from_secs(10);
+
+/// etcd counts a lease in whole seconds.
+const LEAST_TTL: Duration = Duration::from_secs(1);
+
+/// How long opening goes on trying while no member answers.
+const OPEN_WITHIN: Duration = Duration::from_secs(10);
+
+/// Opens a [`Session`] with settings of your own.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use etcd_lock::{Session, etcd_client::Client};
+/// # use std::time::Duration;
+/// # async fn example(client: Client) -> Result<(), etcd_lock::Error> {
+/// let session = Session::builder(client)
+///     .ttl(Duration::from_secs(5))
+///     .label("billing on host-7")
+///     .open()
+///     .await?;
+/// # Ok(()) }
+/// ```
+#[must_use = "a builder does nothing until `open`"]
+#[derive(Clone)]
+pub struct SessionBuilder {
+    client: Client,
+    ttl: Duration,
+    margin: Option<Duration>,
+    label: Option<String>,
+}
+
+/// The ends of the channels that the session's tasks read.
+pub(super) struct Receivers {
+    pub(super) debts: mpsc::UnboundedReceiver<Debt>,
+    pub(super) orders: mpsc::UnboundedReceiver<Order>,
+}
+
+impl SessionBuilder {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            ttl: DEFAULT_TTL,
+            margin: None,
+            label: None,
+        }
+    }
+
+    /// Sets the time to live of the lease: how long others wait after a *crash* of this
+    /// process. It does not limit how long a lock can be held.
+    ///
+    /// Default 10 s, at least 1 s; parts of a second are rounded up. etcd may grant more: with
+    /// default timings at least 2 s. Choose it several times longer than the pauses that your
+    /// process, network and etcd are used to.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// Sets how much earlier than etcd can expire the lease the session counts as lost.
+    ///
+    /// Default TTL/10. It has to cover by how much the clocks' *rates* may differ in one TTL
+    /// and the time that your work needs to stop. More than 0 and at most TTL/2, so that two
+    /// renewals fit into the rest.
+    pub fn margin(mut self, margin: Duration) -> Self {
+        self.margin = Some(margin);
+        self
+    }
+
+    /// Sets what the queue view shows of this session's places in line.
+    ///
+    /// Default: the host's name and the process id. It becomes the value of the keys, for
+    /// everybody to read who may read them.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Opens the session.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Session::open`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for a TTL or margin that cannot work, before anything is sent;
+    /// [`Error::Etcd`] if etcd refuses, or if no member answers within 10 s.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled. The session lives on that runtime.
+    pub async fn open(self) -> Result<Session> {
+        let ttl = self.checked_ttl()?;
+        let etcd = Etcd::new(self.client);
+        let grant = grant(&etcd, ttl).await?;
+        let margin = self.margin.unwrap_or(grant.ttl / 10);
+        let certain_until = grant.sent.plus(grant.ttl.saturating_sub(margin));
+        let (debts, debts_receiver) = Debts::new();
+        let (orders, orders_receiver) = mpsc::unbounded_channel();
+        let core = Core {
+            etcd,
+            lease: grant.id,
+            ttl: grant.ttl,
+            label: self.label.map_or_else(default_label, Arc::from),
+            margin,
+            validity: Validity::until(certain_until),
+            over: watch::Sender::new(None),
+            revoked: watch::Sender::new(None),
+            debts,
+            numbers: Numbers::default(),
+            orders,
+        };
+        tracing::debug!(
+            lease = %format_args!("{:x}", core.lease), ttl = ?core.ttl, ?margin, "session opened"
+        );
+        let receivers = Receivers {
+            debts: debts_receiver,
+            orders: orders_receiver,
+        };
+        Ok(Session::start(core, receivers))
+    }
+
+    /// The TTL in whole seconds, rounded up.
+    fn checked_ttl(&self) -> Result<i64> {
+        if self.ttl < LEAST_TTL {
+            let why = format!(
+                "of {:?} is too short; give 1 s or more (etcd counts whole seconds, and three \
+                 renewals have to fit)",
+                self.ttl
+            );
+            return Err(Error::invalid("ttl", why));
+        }
+        if let Some(margin) = self.margin
+            && (margin.is_zero() || margin > self.ttl / 2)
+        {
+            let why = format!(
+                "of {margin:?} does not suit a ttl of {:?}; give more than 0 and at most half \
+                 the ttl, or leave it away",
+                self.ttl
+            );
+            return Err(Error::invalid("margin", why));
+        }
+        let whole = self.ttl.as_secs() + u64::from(self.ttl.subsec_nanos() > 0);
+        i64::try_from(whole)
+            .map_err(|_| Error::invalid("ttl", "is longer than etcd can count; give less"))
+    }
+}
+
+struct Grant {
+    id: i64,
+    ttl: Duration,
+    /// Before etcd can have begun to count.
+    sent: Moment,
+}
+
+async fn grant(etcd: &Etcd, ttl: i64) -> Result<Grant> {
+    let doing = "open a session (grant a lease)";
+    let deadline = Some(Instant::now() + OPEN_WITHIN);
+    loop {
+        let id = fastrand::i64(1..);
+        let sent = Moment::now();
+        let granted = until_answered(etcd, Hedge::Growing, deadline, || etcd.grant(id, ttl)).await;
+        let refused = match granted {
+            Ok(Answer { value: ttl, .. }) => return Ok(Grant { id, ttl, sent }),
+            Err(refused) => refused,
+        };
+        match refused.verdict {
+            Verdict::LeaseExists if refused.doubtful => {
+                // Granted by an attempt whose answer was lost.
+                let found = until_answered(etcd, Hedge::Growing, deadline, || etcd.granted_ttl(id));
+                match found.await {
+                    Ok(Answer {
+                        value: Some(ttl), ..
+                    }) => return Ok(Grant { id, ttl, sent }),
+                    Ok(_) => {}
+                    Err(refused) => return Err(etcd_error(doing, refused)),
+                }
+            }
+            // Somebody else's: one in 2^63.
+            Verdict::LeaseExists => {}
+            _ => return Err(etcd_error(doing, refused)),
+        }
+    }
+}
+
+/// Says who we are as an operator would look for it.
+fn default_label() -> Arc<str> {
+    let host = std::env::var("HOSTNAME")
+        .ok()
+        .or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok());
+    let host = host.as_deref().map_or("unknown host", str::trim);
+    format!("{host} pid {}", std::process::id()).into()
+}
+
+impl fmt::Debug for SessionBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionBuilder")
+            .field("ttl", &self.ttl)
+            .field("margin", &self.margin)
+            .field("label", &self.label)
+            .finish_non_exhaustive()
+    }
+}

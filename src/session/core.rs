@@ -1,0 +1,138 @@
+//! What the session's handles and its tasks share.
+
+use super::janitor::Debts;
+use super::numbers::Numbers;
+use super::retry::{Answer, Hedge, Refused, until_answered};
+use super::watcher::Orders;
+use crate::clock::Moment;
+use crate::error::{Error, Lost, Result};
+use crate::etcd::{Etcd, Verdict};
+use crate::validity::Validity;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+pub(crate) struct Core {
+    pub(crate) etcd: Etcd,
+    pub(crate) lease: i64,
+    /// As etcd granted it.
+    pub(crate) ttl: Duration,
+    pub(crate) label: Arc<str>,
+    pub(super) margin: Duration,
+    pub(super) validity: Validity,
+    /// Bad news for those who wait; the truth is `validity`.
+    pub(super) over: watch::Sender<Option<Lost>>,
+    /// How the revoke at the end came out.
+    pub(super) revoked: watch::Sender<Option<Result<(), String>>>,
+    pub(crate) debts: Debts,
+    pub(super) numbers: Numbers,
+    pub(super) orders: Orders,
+}
+
+impl Core {
+    /// Until when the session is certain to live; an error once it is over.
+    pub(crate) fn certain(&self) -> Result<Moment, Lost> {
+        let certain = self.validity.at(Moment::now());
+        if let Err(lost) = certain {
+            self.tell(lost);
+        }
+        certain
+    }
+
+    /// Ends the session for good. The first cause counts and is given back.
+    pub(crate) fn end(&self, cause: Lost) -> Lost {
+        let cause = self.validity.end(Moment::now(), cause);
+        self.tell(cause);
+        cause
+    }
+
+    fn tell(&self, lost: Lost) {
+        self.over.send_if_modified(|over| {
+            let news = over.is_none();
+            if news {
+                if lost == Lost::Closed {
+                    tracing::debug!(lease = %format_args!("{:x}", self.lease), "session closed");
+                } else {
+                    tracing::warn!(lease = %format_args!("{:x}", self.lease), cause = %lost, "session lost");
+                }
+                *over = Some(lost);
+            }
+            news
+        });
+    }
+
+    /// Waits for the end, as told by the keeper or by whoever saw it first.
+    pub(crate) async fn over(&self) -> Lost {
+        let mut over = self.over.subscribe();
+        let told = over.wait_for(Option::is_some).await.map(|lost| *lost);
+        // The sender lives in `self`: the channel cannot have been closed.
+        told.ok().flatten().unwrap_or(Lost::Closed)
+    }
+
+    /// Makes a request until it is answered or the session ends.
+    pub(crate) async fn ask<T, F>(
+        &self,
+        doing: &'static str,
+        attempt: impl Fn() -> F,
+    ) -> Result<Answer<T>>
+    where
+        F: Future<Output = Result<T, etcd_client::Error>>,
+    {
+        let mut failures = 0;
+        loop {
+            self.certain()?;
+            let asked = until_answered(&self.etcd, Hedge::Growing, None, &attempt);
+            let refused = tokio::select! {
+                asked = asked => match asked {
+                    Ok(answer) => return Ok(answer),
+                    Err(refused) => refused,
+                },
+                lost = self.over() => return Err(lost.into()),
+            };
+            match refused.verdict {
+                Verdict::LeaseGone => self.confirm_lease().await?,
+                _ => return Err(etcd_error(doing, refused)),
+            }
+            failures += 1;
+            tokio::time::sleep(super::retry::backoff(failures)).await;
+        }
+    }
+
+    /// As [`ask`](Self::ask), but not for longer than `limit`; `None` if it took that long.
+    pub(crate) async fn ask_within<T, F>(
+        &self,
+        limit: Duration,
+        doing: &'static str,
+        attempt: impl Fn() -> F,
+    ) -> Option<Result<Answer<T>>>
+    where
+        F: Future<Output = Result<T, etcd_client::Error>>,
+    {
+        tokio::time::timeout(limit, self.ask(doing, attempt))
+            .await
+            .ok()
+    }
+
+    /// Ends the session if the lease is really gone: the errors of a request and the answers
+    /// of a lagging member say so of a lease that was granted a moment ago, too.
+    pub(crate) async fn confirm_lease(&self) -> Result<(), Lost> {
+        let deadline = Some(Instant::now() + self.ttl);
+        let ask = || self.etcd.granted_ttl(self.lease);
+        tokio::select! {
+            answer = until_answered(&self.etcd, Hedge::Growing, deadline, ask) => match answer {
+                Ok(Answer { value: None, .. }) => Err(self.end(Lost::LeaseGone)),
+                // Alive, or unknown: only time or a clear answer ends a session.
+                Ok(_) | Err(_) => Ok(()),
+            },
+            lost = self.over() => Err(lost),
+        }
+    }
+}
+
+pub(super) fn etcd_error(doing: &'static str, refused: Refused) -> Error {
+    Error::Etcd {
+        doing,
+        source: refused.error,
+    }
+}

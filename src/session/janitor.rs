@@ -1,0 +1,193 @@
+//! The janitor: pays what others owe when they are dropped, and takes the lease away at the end.
+//!
+//! Dropping a future does not take its request back, and a delete can overtake the put that
+//! it is to undo. So whoever is dropped in mid-request hands the request itself over, as a
+//! future, and the janitor brings it to its definite outcome and then cleans up. Even so, a
+//! member that was frozen can apply a put minutes after it was given up: after any doubtful
+//! join the janitor looks, once per TTL, for keys on the lease that nobody owns.
+
+use super::core::{Core, etcd_error};
+use super::retry::{Hedge, until_answered};
+use crate::error::{Lost, Result};
+use crate::etcd::Verdict;
+use crate::key;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// Work that somebody owes and the janitor does; dropped when the session ends.
+pub(crate) type Debt = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Gives the work once it is due, or nothing if there is no more need.
+type Later = Box<dyn FnOnce() -> Option<Debt> + Send>;
+
+/// How long work given to [`Debts::later`] rests: holds shorter than this cost nothing more.
+const REST: Duration = Duration::from_millis(100);
+
+/// The counter where everybody leaves what the janitor is to do.
+pub(crate) struct Debts {
+    send: mpsc::UnboundedSender<Debt>,
+    resting: Mutex<VecDeque<(Instant, Later)>>,
+    rests: AtomicBool,
+    doubt: AtomicBool,
+    bell: Notify,
+}
+
+impl Debts {
+    pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<Debt>) {
+        let (send, receive) = mpsc::unbounded_channel();
+        let debts = Self {
+            send,
+            resting: Mutex::default(),
+            rests: AtomicBool::new(false),
+            doubt: AtomicBool::new(false),
+            bell: Notify::new(),
+        };
+        (debts, receive)
+    }
+
+    /// Hands work over. Never blocks or fails; after the session's end there is none to do.
+    pub(crate) fn owe(&self, debt: impl Future<Output = ()> + Send + 'static) {
+        let _session_is_over = self.send.send(Box::pin(debt));
+    }
+
+    /// Hands over work that is to begin in [`REST`], if `work` still gives any then.
+    pub(crate) fn later(&self, work: impl FnOnce() -> Option<Debt> + Send + 'static) {
+        let due = Instant::now() + REST;
+        lock(&self.resting).push_back((due, Box::new(work)));
+        if !self.rests.swap(true, Ordering::AcqRel) {
+            self.bell.notify_one();
+        }
+    }
+
+    /// Has the keys on the lease looked through from now on, once per TTL.
+    pub(super) fn sweep(&self) {
+        if !self.doubt.swap(true, Ordering::AcqRel) {
+            self.bell.notify_one();
+        }
+    }
+
+    /// What has rested long enough, and when to look again.
+    fn rested(&self) -> (Vec<Later>, Option<Instant>) {
+        let mut resting = lock(&self.resting);
+        let now = Instant::now();
+        let n = resting.partition_point(|(due, _)| *due <= now);
+        let due = resting.drain(..n).map(|(_, work)| work).collect();
+        let again = (!resting.is_empty()).then(|| now + REST);
+        self.rests.store(again.is_some(), Ordering::Release);
+        (due, again)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) async fn run(core: Arc<Core>, mut receive: mpsc::UnboundedReceiver<Debt>) {
+    let mut working = FuturesUnordered::new();
+    let mut look_at: Option<Instant> = None;
+    let mut sweep_at: Option<Instant> = None;
+    loop {
+        tokio::select! {
+            _lost = core.over() => break,
+            Some(debt) = receive.recv() => working.push(debt),
+            Some(()) = working.next() => {}
+            () = core.debts.bell.notified() => {
+                look_at = look_at.or_else(|| Some(Instant::now() + REST));
+                if core.debts.doubt.load(Ordering::Acquire) {
+                    sweep_at = sweep_at.or_else(|| Some(Instant::now() + core.ttl));
+                }
+            }
+            () = at(look_at) => {
+                let (due, again) = core.debts.rested();
+                working.extend(due.into_iter().filter_map(|work| work()));
+                look_at = again;
+            }
+            () = at(sweep_at) => {
+                let core = core.clone();
+                sweep_at = Some(Instant::now() + core.ttl);
+                working.push(Box::pin(async move { sweep(&core).await }));
+            }
+        }
+    }
+    drop(working);
+    let revoked = revoke(&core).await;
+    core.revoked.send_replace(Some(revoked));
+}
+
+async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Removes the keys on the lease that nobody answers for.
+async fn sweep(core: &Core) {
+    let Ok(answer) = core
+        .ask("look for keys on the lease", || {
+            core.etcd.lease_keys(core.lease)
+        })
+        .await
+    else {
+        return;
+    };
+    for key in answer.value {
+        let ours = key::of_session(&key, core.lease);
+        if ours.is_none_or(|(name, n)| core.numbers.is_in_use(&name, n)) {
+            continue;
+        }
+        // Our own keys are always text.
+        let Ok(key) = String::from_utf8(key) else {
+            continue;
+        };
+        if let Ok(found) = core.ask("look at a key", || core.etcd.get(&key)).await
+            && let Some(standing) = found.value
+        {
+            tracing::warn!(
+                key,
+                token = standing.revision,
+                "swept a key that a late request had put"
+            );
+            remove(core, &key, standing.revision).await;
+        }
+    }
+}
+
+/// Deletes a key, however long it takes while the session lives.
+pub(crate) async fn remove(core: &Core, key: &str, revision: i64) {
+    let mut failures = 8;
+    while let Err(error) = core
+        .ask("delete a key", || core.etcd.leave(key, revision))
+        .await
+    {
+        if core.certain().is_err() {
+            return;
+        }
+        tracing::warn!(%error, key, "a key could not be deleted; trying on");
+        failures += 1;
+        sleep(super::retry::backoff(failures)).await;
+    }
+}
+
+/// Revokes the lease, so that nobody has to wait for it to expire.
+async fn revoke(core: &Core) -> Result<(), String> {
+    let deadline = Some(Instant::now() + core.ttl);
+    let attempt = || core.etcd.revoke(core.lease);
+    match until_answered(&core.etcd, Hedge::Growing, deadline, attempt).await {
+        Ok(_) => Ok(()),
+        Err(refused) if refused.verdict == Verdict::LeaseGone => Ok(()),
+        Err(refused) => {
+            let error = etcd_error("revoke the lease", refused).to_string();
+            if core.over.borrow().is_some_and(|lost| lost == Lost::Closed) {
+                tracing::warn!(error, "the lease of a closed session is left to expire");
+            }
+            Err(error)
+        }
+    }
+}

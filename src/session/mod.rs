@@ -1,0 +1,205 @@
+//! Sessions: a lease kept alive, and what lives and dies with it.
+
+mod builder;
+mod core;
+mod janitor;
+mod keeper;
+mod numbers;
+mod retry;
+mod watcher;
+
+pub use builder::SessionBuilder;
+pub(crate) use core::Core;
+pub(crate) use janitor::{Debt, remove};
+pub(crate) use numbers::Number;
+pub(crate) use retry::Answer;
+pub(crate) use watcher::{Change, Gone, Watch};
+
+use crate::clock::Moment;
+use crate::error::{Error, Lost, Result};
+use crate::etcd::Range;
+use etcd_client::Client;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A lease of etcd, kept alive: everything held or waited for through it lives and dies with it.
+///
+/// One session serves any number of locks; clones are the same session. It ends once and for
+/// good: by [`close`](Self::close), when the last clone, guard and waiter is dropped, when etcd
+/// says that the lease is gone, or when no renewal was answered for so long that the lease
+/// *may* have expired. It never comes back by itself. After a loss, open another.
+///
+/// # Promises
+///
+/// - The session is [certain](Self::is_certain) only while the lease cannot have expired, given
+///   that the clocks of this machine and of etcd's leader run at the same rate to within the
+///   margin: until the **sending** of the last answered renewal + TTL - margin. Time for which
+///   the machine is suspended counts (on Linux), and so does time for which no task could run.
+/// - It renews at TTL/3. A restart or change of etcd's leader, a closed connection or a slow
+///   member is no loss, as long as some member answers in time.
+/// - Its requests never use the client's own timeouts for its waits, and a timeout around
+///   [`lock`](crate::Mutex::lock) never touches renewal.
+///
+/// # Not promised
+///
+/// A process that stands still between asking "do I hold it?" and acting cannot be stopped by
+/// any clock; the [`FencingToken`](crate::FencingToken) is for that.
+///
+/// # Examples
+///
+/// ```no_run
+/// use etcd_lock::{Session, etcd_client::Client};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = Client::connect(["127.0.0.1:2379"], None).await?;
+/// let session = Session::open(client).await?;
+/// // … locks …
+/// session.close().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Session {
+    handle: Arc<Handle>,
+}
+
+/// Shared by the clones, guards and waiters of a session, not by its tasks: when it goes,
+/// nobody is left to use the session.
+struct Handle {
+    core: Arc<Core>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.core.end(Lost::Closed);
+    }
+}
+
+impl Session {
+    /// Opens a session with the defaults: a TTL of 10 s, a margin of TTL/10.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future opens no session; a lease that was granted nevertheless expires
+    /// after its TTL.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Etcd`] if etcd refuses, or if no member answers within 10 s.
+    pub async fn open(client: Client) -> Result<Self> {
+        Self::builder(client).open().await
+    }
+
+    /// Begins a session with a TTL, margin or label of your own.
+    pub fn builder(client: Client) -> SessionBuilder {
+        SessionBuilder::new(client)
+    }
+
+    /// Gives the id of the lease, as etcd and `etcdctl lease` know it (there in hexadecimal).
+    pub fn lease_id(&self) -> i64 {
+        self.core().lease
+    }
+
+    /// Gives the TTL that etcd granted, which may be longer than the one asked for.
+    pub fn ttl(&self) -> Duration {
+        self.core().ttl
+    }
+
+    /// Tells whether the session is certain to live at this moment.
+    ///
+    /// Compares the clock on every call: it is right even if no task of the runtime has run
+    /// for a while. Once false it stays false.
+    pub fn is_certain(&self) -> bool {
+        self.core().certain().is_ok()
+    }
+
+    /// Gives the instant until which the session is certain to live, if it still is.
+    ///
+    /// Each answered renewal moves it. tokio's clock does not count time for which the machine
+    /// is suspended; [`is_certain`](Self::is_certain) does.
+    pub fn certain_until(&self) -> Option<Instant> {
+        let until = self.core().certain().ok()?;
+        Some(Instant::now() + until.left(Moment::now()))
+    }
+
+    /// Waits until the session ends and gives the cause.
+    ///
+    /// After [`close`](Self::close), and from a clone, that is [`Lost::Closed`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing; it can be called again.
+    pub async fn ended(&self) -> Lost {
+        loop {
+            let Some(until) = self.certain_until() else {
+                return self.core().end(Lost::Expired);
+            };
+            tokio::select! {
+                lost = self.core().over() => return lost,
+                () = tokio::time::sleep_until(until) => {}
+            }
+        }
+    }
+
+    /// Ends the session and revokes its lease: what it holds is free for others at once.
+    ///
+    /// Every guard and waiter of the session, through whatever clone, is told
+    /// [`Lost::Closed`] *before* the request goes out. Closing a session that has ended
+    /// already revokes what may be left of its lease.
+    ///
+    /// # Cancel safety
+    ///
+    /// The session ends with the first poll; dropping the future leaves the revoke to the
+    /// background.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unconfirmed`] if etcd did not confirm the revoke within a TTL. The lease then
+    /// expires by itself.
+    pub async fn close(&self) -> Result<()> {
+        let core = self.core();
+        core.end(Lost::Closed);
+        let mut revoked = core.revoked.subscribe();
+        let outcome = revoked.wait_for(Option::is_some).await;
+        let why = match outcome.as_deref() {
+            Ok(Some(Ok(()))) => return Ok(()),
+            Ok(Some(Err(why))) => why.clone(),
+            Ok(None) | Err(_) => "the runtime has shut down".to_owned(),
+        };
+        Err(Error::Unconfirmed {
+            what: format!("lease {:x}", core.lease),
+            why,
+            within: core.ttl,
+        })
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.handle.core
+    }
+
+    fn start(core: Core, receivers: builder::Receivers) -> Self {
+        let core = Arc::new(core);
+        tokio::spawn(keeper::run(core.clone()));
+        tokio::spawn(janitor::run(core.clone(), receivers.debts));
+        tokio::spawn(watcher::run(core.clone(), receivers.orders));
+        let handle = Arc::new(Handle { core });
+        Self { handle }
+    }
+}
+
+impl Core {
+    pub(crate) fn watch(&self, range: Range) -> Watch {
+        Watch::order(&self.orders, range)
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("lease", &format_args!("{:x}", self.lease_id()))
+            .field("ttl", &self.ttl())
+            .field("certain_until", &self.certain_until())
+            .finish_non_exhaustive()
+    }
+}
