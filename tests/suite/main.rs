@@ -1,0 +1,26 @@
+//! The suite: every promise of the crate on real etcd servers.
+//!
+//! Each test starts servers of its own (`support::etcd`) and its name is a claim. A file holds
+//! what one promise needs; faults are made by signals to etcd and to ourselves, and by a byte
+//! proxy between client and server (`support::proxy`).
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+mod api;
+mod cancellation;
+mod contract;
+mod harness;
+mod input;
+mod interop;
+mod losing;
+mod members;
+mod overlap;
+mod releasing;
+mod renewing;
+mod scale;
+mod support;
+mod waiting;

@@ -1,0 +1,76 @@
+//! Several etcd processes that are one cluster.
+
+use etcd_client::Client;
+
+use super::etcd::{Member, connect};
+use super::setup::Setup;
+use super::wait::{ensure, soon};
+
+/// Members of one cluster.
+pub struct Cluster {
+    pub members: Vec<Member>,
+}
+
+impl Cluster {
+    /// Starts a cluster and waits until every member serves.
+    pub async fn start(size: usize) -> Self {
+        Setup::default().many(size).await
+    }
+
+    /// Every member's endpoint, in order.
+    pub fn endpoints(&self) -> Vec<String> {
+        self.members.iter().map(Member::endpoint).collect()
+    }
+
+    /// A client of all members, unconfigured.
+    pub async fn client(&self) -> Client {
+        connect(&self.endpoints()).await
+    }
+
+    /// Waits until a running member leads, by its own word and in the highest term that any running one knows.
+    pub async fn leader_index(&self) -> usize {
+        soon("some member leads", async || {
+            let mut seen = Vec::new();
+            for (i, member) in self.members.iter().enumerate() {
+                if let Some(status) = member.status().await {
+                    let me = status.header().expect("a header").member_id();
+                    seen.push((status.raft_term(), status.leader() == me, i));
+                }
+            }
+            let last = seen.iter().max().copied();
+            last.filter(|(_, leads, _)| *leads)
+                .map(|(_, _, i)| i)
+                .ok_or(format!("(term, leads, member): {seen:?}"))
+        })
+        .await
+    }
+
+    /// The member that leads.
+    pub async fn leader(&self) -> &Member {
+        &self.members[self.leader_index().await]
+    }
+
+    /// The members that do not lead, the dead and the frozen among them.
+    pub async fn followers(&self) -> Vec<usize> {
+        let leader = self.leader_index().await;
+        (0..self.members.len()).filter(|i| *i != leader).collect()
+    }
+
+    /// Makes another member the leader, by the operator's means.
+    pub async fn move_leader(&self, to: usize) {
+        let to_status = self.members[to]
+            .status()
+            .await
+            .expect("the member to lead answers");
+        let id = to_status.header().expect("a header").member_id();
+        let mut maintenance = self.leader().await.client().await.maintenance_client();
+        maintenance
+            .move_leader(id)
+            .await
+            .expect("the leader steps back");
+        soon("the wanted member leads", async || {
+            ensure(self.leader_index().await == to, "another leads")
+        })
+        .await;
+    }
+}

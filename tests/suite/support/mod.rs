@@ -1,0 +1,41 @@
+//! What the tests stand on: real etcd processes, a line between that can fail, children that can be killed.
+//!
+//! Every test starts its own etcd; nothing outlives the test process, however it ends.
+#![allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    missing_debug_implementations,
+    clippy::missing_panics_doc,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a toolbox of tests: no test needs all of it, and what goes wrong in it must fail the test"
+)]
+
+mod cluster;
+mod etcd;
+mod etcdctl;
+mod line;
+mod listener;
+mod metrics;
+mod ports;
+mod process;
+mod proxy;
+mod puppet;
+mod rules;
+mod setup;
+mod store;
+mod wait;
+
+pub use self::{
+    cluster::Cluster,
+    etcd::{Etcd, Member, connect},
+    etcdctl::{etcdctl, etcdctl_elect, etcdctl_lock, etcdctl_observe},
+    process::{Leashed, is_alive},
+    proxy::Proxy,
+    puppet::{Puppet, role, say},
+    setup::Setup,
+    store::{keys, leases, unique},
+    wait::{BOUND, ensure, soon, within},
+};

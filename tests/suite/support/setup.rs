@@ -1,0 +1,137 @@
+//! How an etcd member or cluster is started.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::cluster::Cluster;
+use super::etcd::Member;
+use super::ports::Port;
+
+/// Timings and further flags of an etcd that is to be started.
+#[derive(Clone)]
+pub struct Setup {
+    heartbeat_ms: u32,
+    election_ms: u32,
+    args: Vec<String>,
+}
+
+impl Default for Setup {
+    /// The timings of the field (100 ms, 1 s): the smallest TTL granted is 2 s.
+    fn default() -> Self {
+        Self {
+            heartbeat_ms: 100,
+            election_ms: 1000,
+            args: Vec::new(),
+        }
+    }
+}
+
+impl Setup {
+    /// Sets heartbeat and election timeout; the smallest TTL is 3/2 of the latter, rounded up to seconds.
+    pub fn timing(self, heartbeat_ms: u32, election_ms: u32) -> Self {
+        Self {
+            heartbeat_ms,
+            election_ms,
+            ..self
+        }
+    }
+
+    /// Starts in half the time, still with a smallest TTL of 2 s.
+    pub fn quick(self) -> Self {
+        self.timing(50, 700)
+    }
+
+    /// Adds a flag of etcd, such as `--auth-token=simple`; of a flag given twice the last one counts.
+    pub fn arg(mut self, arg: impl Into<String>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// Starts a single member and waits until it serves.
+    pub async fn one(self) -> Member {
+        self.members(1).await.remove(0)
+    }
+
+    /// Starts a cluster and waits until every member serves.
+    pub async fn many(self, size: usize) -> Cluster {
+        Cluster {
+            members: self.members(size).await,
+        }
+    }
+
+    async fn members(self, size: usize) -> Vec<Member> {
+        let ports: Vec<_> = (0..size).map(|_| [Port::take(), Port::take()]).collect();
+        let peers: Vec<_> = ports
+            .iter()
+            .enumerate()
+            .map(|(i, [_, peer])| format!("m{i}={}", peer.url()))
+            .collect();
+        // Unique on this machine for as long as the port is ours.
+        let token = format!("{}-{}", ports[0][1].url(), std::process::id());
+        let cluster = [
+            ("--initial-cluster", peers.join(",")),
+            ("--initial-cluster-token", token),
+        ];
+        let members: Vec<_> = ports
+            .into_iter()
+            .enumerate()
+            .map(|(i, ports)| self.member(i, ports, &cluster))
+            .collect();
+        members.iter().for_each(Member::spawn);
+        for member in &members {
+            member.ready().await;
+        }
+        members
+    }
+
+    fn member(&self, i: usize, [client, peer]: [Port; 2], cluster: &[(&str, String)]) -> Member {
+        let dir = tempfile::Builder::new()
+            .prefix("etcd-lock-")
+            .tempdir_in(roomy());
+        let dir = dir.expect("a directory for etcd's data");
+        let flags = [
+            ("--name", format!("m{i}")),
+            ("--data-dir", dir.path().join("data").display().to_string()),
+            ("--listen-client-urls", client.url()),
+            ("--advertise-client-urls", client.url()),
+            ("--listen-peer-urls", peer.url()),
+            ("--initial-advertise-peer-urls", peer.url()),
+            ("--heartbeat-interval", self.heartbeat_ms.to_string()),
+            ("--election-timeout", self.election_ms.to_string()),
+            ("--logger", "zap".to_owned()),
+            ("--log-outputs", "stderr".to_owned()),
+            // The gateway would be a client connection of its own.
+            ("--enable-grpc-gateway", "false".to_owned()),
+        ];
+        let flags = flags
+            .iter()
+            .chain(cluster)
+            .map(|(flag, value)| format!("{flag}={value}"));
+        let args = flags.chain(self.args.iter().cloned()).collect();
+        Member::new(format!("m{i}"), [client, peer], args, dir)
+    }
+}
+
+/// Where data goes: to memory if there is enough (etcd takes 128 MB at once), as what is tested is not the disk.
+fn roomy() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    let df = Command::new("df")
+        .args(["-k", "--output=avail"])
+        .arg(memory)
+        .output();
+    let free = df.ok().and_then(|df| {
+        String::from_utf8(df.stdout)
+            .ok()?
+            .lines()
+            .nth(1)?
+            .trim()
+            .parse::<u64>()
+            .ok()
+    });
+    let writable = tempfile::tempfile_in(memory).is_ok();
+    if writable && free.is_some_and(|kilobytes| kilobytes > 2_000_000) {
+        memory.into()
+    } else {
+        std::env::temp_dir()
+    }
+}
