@@ -17,5 +17,5 @@ pub use etcd_client;
 pub use fencing::FencingToken;
 pub use guard::LockGuard;
 pub use mutex::{Busy, Mutex};
-pub use queue::Waiter;
+pub use queue::{Hold, Waiter};
 pub use session::{Session, SessionBuilder};

@@ -92,8 +92,8 @@ impl Mutex {
     /// within a second. [`Error::Etcd`] if etcd refuses for good (permissions, for example).
     /// That a member does not answer is no error here: it is tried again until the session ends.
     pub fn lock(&self) -> impl Future<Output = Result<LockGuard>> + Send + use<> {
-        let (session, name) = (self.session.clone(), self.name.clone());
-        async move { queue::lock(session, name).await.map(LockGuard::new) }
+        let (session, name, label) = self.parts();
+        async move { queue::wait(session, name, label).await.map(LockGuard::new) }
     }
 
     /// Takes the lock if nobody stands in its line, and else tells who holds it.
@@ -121,9 +121,9 @@ impl Mutex {
     /// # Ok(()) }
     /// ```
     pub fn try_lock(&self) -> impl Future<Output = Result<Result<LockGuard, Busy>>> + Send + use<> {
-        let (session, name) = (self.session.clone(), self.name.clone());
+        let (session, name, label) = self.parts();
         async move {
-            let tried = queue::try_lock(session, name).await?;
+            let tried = queue::try_once(session, name, label).await?;
             Ok(match tried {
                 Ok(hold) => Ok(LockGuard::new(hold)),
                 Err(first) => Err(Busy {
@@ -172,6 +172,12 @@ impl Mutex {
         Ok(line
             .map(|(position, standing)| Waiter::new(position, standing))
             .collect())
+    }
+
+    /// What a future that borrows nothing needs.
+    fn parts(&self) -> (Session, Name, Vec<u8>) {
+        let label = self.session.core().label.as_bytes().to_vec();
+        (self.session.clone(), self.name.clone(), label)
     }
 }
 

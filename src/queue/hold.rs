@@ -1,210 +1,190 @@
 //! Holding: from the turn to the release or the loss.
 
-use super::place::{How, Joining, Place, join};
-use super::view::list;
-use super::wait::{ahead_of, any_gone, safety, until_first, why_gone};
+use super::fate::Owned;
+use super::place::Place;
+use super::wait::why_gone;
 use crate::clock::Moment;
 use crate::error::{Lost, Result};
-use crate::etcd::{Look, Range, Standing};
-use crate::key::Name;
-use crate::session::{Change, Core, Debt, Session};
-use std::sync::{Arc, OnceLock};
-use tokio::sync::Notify;
-use tokio::time::sleep;
+use crate::etcd;
+use crate::fencing::FencingToken;
+use etcd_client::Compare;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use tokio::time::Instant;
 
-/// A place that has had its turn.
-pub(crate) struct Hold {
+/// What every hold can be asked, of a lock ([`LockGuard`](crate::LockGuard)) as of an election
+/// ([`Leadership`](crate::Leadership)); both dereference to this.
+///
+/// A hold can be lost at any moment: its session may end, or somebody may delete its key. Ask
+/// with [`is_held`](Self::is_held), wait with [`lost`](Self::lost), or run the work with
+/// [`run_until_lost`](Self::run_until_lost), which stops it. What is lost stays lost.
+///
+/// # Promises
+///
+/// As long as clocks run at about the same rate, it is not held any more *before* etcd can give
+/// the turn to anybody else, unless somebody deletes its key: then that is told as soon as etcd
+/// says so, and the next holder may be told at the same time.
+pub struct Hold {
     place: Place,
     fate: Owned,
 }
 
-/// The hold's end of its fate: nobody watches the key of a hold that was dropped.
-struct Owned(Arc<Fate>);
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        self.0.end(End::Released);
-    }
-}
-
-/// How a single hold ended, apart from its session.
-#[derive(Default)]
-struct Fate {
-    ended: OnceLock<End>,
-    news: Notify,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// Given up by its owner.
-    Released,
-    Lost(Lost),
-}
-
-impl Fate {
-    fn end(&self, end: End) {
-        if self.ended.set(end).is_ok() {
-            self.news.notify_waiters();
-        }
-    }
-
-    async fn ended(&self) {
-        let news = self.news.notified();
-        tokio::pin!(news);
-        // Registered before the question, so that no news falls in between.
-        news.as_mut().enable();
-        if self.ended.get().is_none() {
-            news.await;
-        }
-    }
-}
-
-/// Joins the line of `name` and waits for the turn. Dropping this leaves the line.
-pub(crate) async fn lock(session: Session, name: Name) -> Result<Hold> {
-    match join(&session, &name, How::Line).await? {
-        Joining::Stands(place, before) => {
-            until_first(&place, before).await?;
-            Hold::begin(place)
-        }
-        Joining::Busy(_) => unreachable!("only a try is refused a place"),
-    }
-}
-
-/// Takes the lock if nobody stands in the line; else tells who is first.
-pub(crate) async fn try_lock(session: Session, name: Name) -> Result<Result<Hold, Standing>> {
-    match join(&session, &name, How::Try).await? {
-        Joining::Stands(place, before) => {
-            let first = first_of(&place, before).await?;
-            first.map_or_else(|| Hold::begin(place).map(Ok), |first| Ok(Err(first)))
-        }
-        Joining::Busy(first) if name.is_in_line(&first.key) => Ok(Err(first)),
-        Joining::Busy(_) => try_among_nested(&session, &name).await,
-    }
-}
-
-/// A try where the oldest key belongs to another lock, below this name: there is no compare for
-/// "nobody but those". If nobody is in line, joins, looks, and leaves if it is not first.
-async fn try_among_nested(session: &Session, name: &Name) -> Result<Result<Hold, Standing>> {
-    let core = session.core();
-    if let Some(first) = list(core, name).await?.into_iter().next() {
-        return Ok(Err(first));
-    }
-    let Joining::Stands(place, before) = join(session, name, How::Line).await? else {
-        unreachable!("only a try is refused a place");
-    };
-    match first_of(&place, before).await? {
-        None => Hold::begin(place).map(Ok),
-        Some(first) => {
-            place.leave().await?;
-            Ok(Err(first))
-        }
-    }
-}
-
-/// Who is first in line, if it is not this place.
-async fn first_of(place: &Place, before: Option<Look>) -> Result<Option<Standing>> {
-    if ahead_of(place, before).await?.is_empty() {
-        return Ok(None);
-    }
-    let all = list(place.session.core(), &place.name).await?;
-    Ok(all
-        .into_iter()
-        .next()
-        .filter(|first| first.key != place.key.as_bytes()))
-}
-
 impl Hold {
     /// A hold for a place that has had its turn, if the session is certain now.
-    fn begin(place: Place) -> Result<Self> {
-        let core = place.session.core().clone();
+    pub(super) fn begin(place: Place) -> Result<Self> {
+        let core = place.session.core();
         core.certain()?;
-        tracing::debug!(lock = place.name.as_str(), token = place.revision, "turn");
-        let fate = Arc::<Fate>::default();
-        let hold = Self {
-            fate: Owned(fate.clone()),
-            place,
-        };
-        let (key, revision) = (hold.place.key.clone(), hold.place.revision);
-        core.clone().debts.later(move || {
-            let lasts = fate.ended.get().is_none();
-            lasts.then(|| -> Debt { Box::pin(watch_key(core, fate, key, revision)) })
-        });
-        Ok(hold)
+        tracing::debug!(name = place.name.as_str(), token = place.revision, "turn");
+        let fate = Owned::begin(core, place.key.clone(), place.revision);
+        Ok(Self { place, fate })
+    }
+
+    /// Gives the number to fence the resource with: larger than that of every earlier holder.
+    pub fn token(&self) -> FencingToken {
+        FencingToken::of(self.place.revision)
+    }
+
+    /// Gives the name.
+    pub fn name(&self) -> &str {
+        self.place.name.as_str()
+    }
+
+    /// Gives the key in etcd that this hold is.
+    pub fn key(&self) -> &str {
+        &self.place.key
+    }
+
+    /// Tells whether the lock is certainly held at this moment.
+    ///
+    /// Compares the clock on every call, so it is right even if this process stood still until
+    /// now. What happens between this answer and the next line is what the token is for.
+    pub fn is_held(&self) -> bool {
+        self.certain().is_ok()
+    }
+
+    /// Gives the instant until which the lock is certainly held, if it still is.
+    ///
+    /// Renewals move it on. Within it the lock can be lost only by a delete of the key, a revoke
+    /// of the lease or a close of the session.
+    pub fn certain_until(&self) -> Option<Instant> {
+        let until = self.certain().ok()?;
+        Some(Instant::now() + until.left(Moment::now()))
+    }
+
+    /// Waits until the lock is lost, and tells how.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing; it can be called again.
+    pub async fn lost(&self) -> Lost {
+        loop {
+            if let Some(lost) = self.fate.lost() {
+                return lost;
+            }
+            tokio::select! {
+                () = self.fate.ended() => {}
+                lost = self.place.session.ended() => return lost,
+            }
+        }
+    }
+
+    /// Runs `work` as long as the lock is held: if it is lost, the work is dropped where it
+    /// stands and the cause is given.
+    ///
+    /// The loss is asked for before every step of the work, by the clock. Work can be stopped
+    /// only where it awaits: hand blocking work the token, and keep it short. What the work
+    /// spawns is not stopped.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work; the lock stays held.
+    ///
+    /// # Errors
+    ///
+    /// The cause of the loss; the work's own result is the inner value.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example(guard: etcd_lock::LockGuard) -> Result<(), Box<dyn std::error::Error>> {
+    /// let token = guard.token();
+    /// let written = guard.run_until_lost(async { /* write, with the token */ }).await?;
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn run_until_lost<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
+        let mut work = pin!(work);
+        let mut lost = pin!(self.lost());
+        poll_fn(|cx| {
+            if let Err(lost) = self.certain() {
+                return Poll::Ready(Err(lost));
+            }
+            if let Poll::Ready(lost) = lost.as_mut().poll(cx) {
+                return Poll::Ready(Err(lost));
+            }
+            work.as_mut().poll(cx).map(Ok)
+        })
+        .await
+    }
+
+    /// Gives a condition for transactions of your own in the same etcd: true while this hold's
+    /// key stands, so that nothing is written once it is gone.
+    ///
+    /// etcd judges it, not a clock: a transaction with this condition is safe however long
+    /// this process was paused.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use etcd_lock::etcd_client::{Client, Txn, TxnOp};
+    ///
+    /// # async fn example(guard: etcd_lock::LockGuard, mut client: Client)
+    /// # -> Result<(), Box<dyn std::error::Error>> {
+    /// let txn = Txn::new()
+    ///     .when([guard.fence()])
+    ///     .and_then([TxnOp::put("report", "done", None)]);
+    /// let written = client.txn(txn).await?.succeeded();
+    /// # Ok(()) }
+    /// ```
+    pub fn fence(&self) -> Compare {
+        etcd::is(self.key(), self.place.revision)
     }
 
     pub(crate) fn place(&self) -> &Place {
         &self.place
     }
 
-    /// Until when the hold is certain; an error once it is lost.
+    /// Until when it is certainly held; an error once it is lost.
     pub(crate) fn certain(&self) -> Result<Moment, Lost> {
-        match self.fate.0.ended.get() {
-            Some(End::Lost(lost)) => Err(*lost),
-            Some(End::Released) | None => self.place.session.core().certain(),
+        match self.fate.lost() {
+            Some(lost) => Err(lost),
+            None => self.place.session.core().certain(),
         }
     }
 
-    /// Waits until the hold is lost.
-    pub(crate) async fn lost(&self) -> Lost {
-        loop {
-            if let Some(End::Lost(lost)) = self.fate.0.ended.get() {
-                return *lost;
-            }
-            tokio::select! {
-                () = self.fate.0.ended() => {}
-                lost = self.place.session.ended() => return lost,
-            }
-        }
-    }
-
-    /// Gives the hold up: from now on it is not held, then the key goes.
+    /// Gives it up: from now on it is not held, then the key goes.
     pub(crate) async fn release(self) -> Result<()> {
         self.certain()?;
         let Self { place, fate } = self;
         drop(fate);
         let core = place.session.core().clone();
-        let (lock, token) = (place.name.clone(), place.revision);
+        let (name, token) = (place.name.clone(), place.revision);
         if place.leave().await? == Some(false) {
             return Err(why_gone(&core).await.into());
         }
-        tracing::debug!(lock = lock.as_str(), token, "released");
+        tracing::debug!(name = name.as_str(), token, "released");
         Ok(())
     }
 }
 
-/// Watches the key of a hold that lasts, and tells its fate when the key goes. The lease is
-/// the keeper's to watch; renewals that are answered do not prove that the key exists.
-async fn watch_key(core: Arc<Core>, fate: Arc<Fate>, key: Arc<str>, revision: i64) {
-    let gone = async {
-        let watch = core.watch(Range::key(key.as_bytes()));
-        loop {
-            watch.ready().await;
-            let found = core.ask("look at the key", || core.etcd.get(&key)).await;
-            match found.map(|answer| answer.value) {
-                Ok(Some(standing)) if standing.revision == revision => {}
-                Ok(_) => return,
-                Err(error) => {
-                    tracing::warn!(%error, key = &*key, "cannot look at the key of a hold");
-                    sleep(safety(&core)).await;
-                    continue;
-                }
-            }
-            tokio::select! {
-                change = watch.changed() => match change {
-                    Change::Gone(gone) if any_gone(&gone, key.as_bytes(), revision) => return,
-                    // Of an earlier use of the key, or a gap: look.
-                    Change::Gone(_) | Change::Gap => {}
-                },
-                () = sleep(safety(&core)) => {}
-            }
-        }
-    };
-    tokio::select! {
-        () = fate.ended() => {}
-        () = gone => {
-            let lost = why_gone(&core).await;
-            tracing::warn!(key = &*key, token = revision, cause = %lost, "hold lost");
-            fate.end(End::Lost(lost));
-        }
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hold")
+            .field("key", &self.key())
+            .field("token", &self.token())
+            .field("is_held", &self.is_held())
+            .finish_non_exhaustive()
     }
 }

@@ -1,10 +1,13 @@
 //! The line behind a name: joining it, waiting in it, holding, and looking at it.
 
+mod fate;
 mod hold;
 mod place;
+mod turn;
 mod view;
 mod wait;
 
-pub(crate) use hold::{Hold, lock, try_lock};
+pub use hold::Hold;
+pub(crate) use turn::{try_once, wait};
 pub use view::Waiter;
 pub(crate) use view::list;

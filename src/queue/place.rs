@@ -42,15 +42,20 @@ pub(super) enum How {
     Try,
 }
 
-/// Puts a key of its own into the line of `name`. Dropping this leaves the line.
-pub(super) async fn join(session: &Session, name: &Name, how: How) -> Result<Joining> {
+/// Puts a key of its own with `value` into the line of `name`. Dropping this leaves the line.
+pub(super) async fn join(
+    session: &Session,
+    name: &Name,
+    value: Vec<u8>,
+    how: How,
+) -> Result<Joining> {
     let core = session.core();
     core.certain()?;
     let number = Number::take(core, name);
     let join = Join {
         prefix: name.prefix().to_owned(),
         key: number.key(),
-        value: core.label.as_bytes().to_vec(),
+        value,
         lease: core.lease,
     };
     let key = Arc::from(join.key.as_str());

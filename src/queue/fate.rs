@@ -1,0 +1,114 @@
+//! How a single hold ends, apart from its session: given up, or its key deleted.
+
+use super::wait::{any_gone, safety, why_gone};
+use crate::error::Lost;
+use crate::etcd::Range;
+use crate::session::{Change, Core, Debt};
+use std::sync::{Arc, OnceLock};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+#[derive(Default)]
+pub(super) struct Fate {
+    ended: OnceLock<End>,
+    news: Notify,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Given up by its owner.
+    Released,
+    Lost(Lost),
+}
+
+/// The hold's own end of its fate: the key of a hold that was dropped is watched no more.
+pub(super) struct Owned(Arc<Fate>);
+
+impl Owned {
+    /// For the hold of `key`, which is watched once the hold has lasted for a while: holds that
+    /// are short cost nothing more.
+    pub(super) fn begin(core: &Arc<Core>, key: Arc<str>, revision: i64) -> Self {
+        let fate = Arc::<Fate>::default();
+        let owned = Self(fate.clone());
+        let session = core.clone();
+        core.debts.later(move || {
+            let lasts = fate.ended.get().is_none();
+            lasts.then(|| -> Debt { Box::pin(watch_key(session, fate, key, revision)) })
+        });
+        owned
+    }
+
+    /// How it was lost, if it was.
+    pub(super) fn lost(&self) -> Option<Lost> {
+        match self.0.ended.get() {
+            Some(End::Lost(lost)) => Some(*lost),
+            Some(End::Released) | None => None,
+        }
+    }
+
+    pub(super) async fn ended(&self) {
+        self.0.ended().await;
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.0.end(End::Released);
+    }
+}
+
+impl Fate {
+    fn end(&self, end: End) {
+        if self.ended.set(end).is_ok() {
+            self.news.notify_waiters();
+        }
+    }
+
+    async fn ended(&self) {
+        let news = self.news.notified();
+        tokio::pin!(news);
+        // Registered before the question, so that no news falls in between.
+        news.as_mut().enable();
+        if self.ended.get().is_none() {
+            news.await;
+        }
+    }
+}
+
+/// Watches the key of a hold that lasts, and tells its fate when the key goes. The lease is
+/// the keeper's to watch; renewals that are answered do not prove that the key exists.
+async fn watch_key(core: Arc<Core>, fate: Arc<Fate>, key: Arc<str>, revision: i64) {
+    tokio::select! {
+        () = fate.ended() => {}
+        () = until_gone(&core, &key, revision) => {
+            let lost = why_gone(&core).await;
+            tracing::warn!(key = &*key, token = revision, cause = %lost, "hold lost");
+            fate.end(End::Lost(lost));
+        }
+    }
+}
+
+async fn until_gone(core: &Core, key: &str, revision: i64) {
+    let watch = core.watch(Range::key(key));
+    loop {
+        watch.ready().await;
+        let found = core.ask("look at the key", || core.etcd.get(key)).await;
+        match found.map(|answer| answer.value) {
+            Ok(Some(standing)) if standing.revision == revision => {}
+            Ok(_) => return,
+            Err(error) => {
+                tracing::warn!(%error, key, "cannot look at the key of a hold");
+                sleep(safety(core)).await;
+                continue;
+            }
+        }
+        tokio::select! {
+            change = watch.changed() => match change {
+                Change::Gone(gone) if any_gone(&gone, key.as_bytes(), revision) => return,
+                // Of an earlier use of the key, or a gap: look.
+                Change::Gone(_) | Change::Gap => {}
+            },
+            () = sleep(safety(core)) => {}
+        }
+    }
+}

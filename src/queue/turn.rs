@@ -1,0 +1,67 @@
+//! Getting a turn: by waiting in line, or by trying once.
+
+use super::hold::Hold;
+use super::place::{How, Joining, Place, join};
+use super::view::list;
+use super::wait::{ahead_of, until_first};
+use crate::error::Result;
+use crate::etcd::{Look, Standing};
+use crate::key::Name;
+use crate::session::Session;
+
+/// Joins the line of `name` with `value` and waits for the turn. Dropping this leaves the line.
+pub(crate) async fn wait(session: Session, name: Name, value: Vec<u8>) -> Result<Hold> {
+    let Joining::Stands(place, before) = join(&session, &name, value, How::Line).await? else {
+        unreachable!("only a try is refused a place");
+    };
+    until_first(&place, before).await?;
+    Hold::begin(place)
+}
+
+/// Takes the turn if nobody stands in the line; else tells who is first.
+pub(crate) async fn try_once(
+    session: Session,
+    name: Name,
+    value: Vec<u8>,
+) -> Result<Result<Hold, Standing>> {
+    match join(&session, &name, value.clone(), How::Try).await? {
+        Joining::Stands(place, before) => {
+            let first = first_of(&place, before).await?;
+            first.map_or_else(|| Hold::begin(place).map(Ok), |first| Ok(Err(first)))
+        }
+        Joining::Busy(first) if name.is_in_line(&first.key) => Ok(Err(first)),
+        Joining::Busy(_) => try_among_nested(&session, &name, value).await,
+    }
+}
+
+/// A try where the oldest key belongs to another lock, below this name: there is no compare for
+/// "nobody but those". If nobody is in line, joins, looks, and leaves if it is not first.
+async fn try_among_nested(
+    session: &Session,
+    name: &Name,
+    value: Vec<u8>,
+) -> Result<Result<Hold, Standing>> {
+    if let Some(first) = list(session.core(), name).await?.into_iter().next() {
+        return Ok(Err(first));
+    }
+    let Joining::Stands(place, before) = join(session, name, value, How::Line).await? else {
+        unreachable!("only a try is refused a place");
+    };
+    match first_of(&place, before).await? {
+        None => Hold::begin(place).map(Ok),
+        Some(first) => {
+            place.leave().await?;
+            Ok(Err(first))
+        }
+    }
+}
+
+/// Who is first in line, if it is not this place.
+async fn first_of(place: &Place, before: Option<Look>) -> Result<Option<Standing>> {
+    if ahead_of(place, before).await?.is_empty() {
+        return Ok(None);
+    }
+    let all = list(place.session.core(), &place.name).await?;
+    let first = all.into_iter().next();
+    Ok(first.filter(|first| first.key != place.key.as_bytes()))
+}
