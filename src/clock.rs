@@ -34,6 +34,13 @@ impl Moment {
         tokio.min(self.boot.saturating_sub(now.boot))
     }
 
+    pub(crate) fn earlier(self, other: Self) -> Self {
+        Self {
+            tokio: self.tokio.min(other.tokio),
+            boot: self.boot.min(other.boot),
+        }
+    }
+
     pub(crate) fn plus(self, duration: Duration) -> Self {
         Self {
             tokio: self.tokio + duration,

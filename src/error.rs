@@ -102,6 +102,9 @@ pub enum Lost {
     /// The key was deleted by somebody else while the lease lives.
     #[error("lost: the key was deleted by somebody else")]
     KeyDeleted,
+    /// The work under it reported no progress within the budget that it was given.
+    #[error("lost: the work reported no progress within its budget")]
+    Stalled,
     /// The session was closed.
     #[error("lost: the session was closed; open a new one")]
     Closed,

@@ -6,68 +6,105 @@
 
 use crate::clock::Moment;
 use crate::error::Lost;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 #[derive(Debug)]
 pub(crate) struct Validity(Mutex<State>);
 
+#[derive(Debug)]
+struct State {
+    /// The deadline, or how it ended.
+    until: Result<Moment, Lost>,
+    /// Work that has to report, if there is any.
+    progress: Option<Progress>,
+}
+
 #[derive(Clone, Copy, Debug)]
-enum State {
-    Until(Moment),
-    Over(Lost),
+struct Progress {
+    budget: Duration,
+    until: Moment,
 }
 
 impl Validity {
     pub(crate) fn until(deadline: Moment) -> Self {
-        Self(Mutex::new(State::Until(deadline)))
+        Self(Mutex::new(State {
+            until: Ok(deadline),
+            progress: None,
+        }))
     }
 
     /// The deadline, or how it ended. Seeing a passed deadline makes it final.
     pub(crate) fn at(&self, now: Moment) -> Result<Moment, Lost> {
-        self.with(|state| match *state {
-            State::Until(deadline) if deadline.has_passed(now) => {
-                *state = State::Over(Lost::Expired);
-                Err(Lost::Expired)
-            }
-            State::Until(deadline) => Ok(deadline),
-            State::Over(lost) => Err(lost),
-        })
+        self.state().at(now)
     }
 
     /// Moves the deadline, which only ever grows, unless it had passed before.
-    pub(crate) fn extend(&self, now: Moment, to: Moment) -> Result<Moment, Lost> {
-        let deadline = self.at(now)?;
-        self.with(|state| match *state {
-            State::Over(lost) => Err(lost),
-            State::Until(_) if deadline.has_passed(to) => {
-                *state = State::Until(to);
-                Ok(to)
-            }
-            State::Until(current) => Ok(current),
-        })
+    pub(crate) fn extend(&self, now: Moment, to: Moment) -> Result<(), Lost> {
+        let mut state = self.state();
+        state.at(now)?;
+        if let Ok(until) = state.until
+            && until.has_passed(to)
+        {
+            state.until = Ok(to);
+        }
+        Ok(())
     }
 
     /// Ends it for `cause`, unless it has ended already; gives the cause that counts.
     pub(crate) fn end(&self, now: Moment, cause: Lost) -> Lost {
-        let _ended_by_time = self.at(now);
-        self.with(|state| match *state {
-            State::Over(lost) => lost,
-            State::Until(_) => {
-                *state = State::Over(cause);
+        let mut state = self.state();
+        match state.at(now) {
+            Ok(_) => {
+                state.until = Err(cause);
                 cause
             }
-        })
+            Err(lost) => lost,
+        }
     }
 
-    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    /// From now on, work has to report progress at least once per `budget`.
+    pub(crate) fn expect_progress(&self, now: Moment, budget: Duration) {
+        let until = now.plus(budget);
+        self.state().progress = Some(Progress { budget, until });
+    }
+
+    /// Work has got on. Too late is too late.
+    pub(crate) fn progress(&self, now: Moment) {
+        let mut state = self.state();
+        if state.at(now).is_ok()
+            && let Some(progress) = &mut state.progress
+        {
+            progress.until = now.plus(progress.budget);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn at(&mut self, now: Moment) -> Result<Moment, Lost> {
+        let until = self.until?;
+        let stalled = self
+            .progress
+            .filter(|progress| progress.until.has_passed(now));
+        if until.has_passed(now) {
+            self.until = Err(Lost::Expired);
+        } else if stalled.is_some() {
+            self.until = Err(Lost::Stalled);
+        }
+        let until = self.until?;
+        Ok(self
+            .progress
+            .map_or(until, |progress| until.earlier(progress.until)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -106,5 +143,22 @@ mod tests {
         assert_eq!(validity.end(t0, Lost::LeaseGone), Lost::Closed);
         let validity = Validity::until(t0.plus(SECOND));
         assert_eq!(validity.end(t0.plus(SECOND), Lost::Closed), Lost::Expired);
+    }
+
+    #[test]
+    fn work_that_reports_nothing_ends_it_though_renewals_go_on() {
+        let t0 = Moment::now();
+        let validity = Validity::until(t0.plus(60 * SECOND));
+        validity.expect_progress(t0, 2 * SECOND);
+        validity.progress(t0.plus(SECOND));
+        assert!(validity.at(t0.plus(2 * SECOND)).is_ok());
+        let left = validity
+            .at(t0.plus(2 * SECOND))
+            .unwrap()
+            .left(t0.plus(2 * SECOND));
+        assert_eq!(left, SECOND, "the deadline is the earlier of the two");
+        assert_eq!(validity.at(t0.plus(3 * SECOND)).err(), Some(Lost::Stalled));
+        validity.progress(t0.plus(3 * SECOND));
+        assert_eq!(validity.at(t0.plus(3 * SECOND)).err(), Some(Lost::Stalled));
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Join {
 pub(crate) struct Standing {
     pub(crate) key: Vec<u8>,
     pub(crate) revision: i64,
+    /// The revision of its last put.
+    pub(crate) modified: i64,
     pub(crate) lease: i64,
     /// Empty where only keys were asked for.
     pub(crate) value: Vec<u8>,
@@ -79,14 +81,10 @@ impl Etcd {
     /// Puts the key if nothing at all stands behind the prefix.
     pub(crate) async fn try_join(&self, join: &Join) -> Result<Try, Error> {
         let nothing = Compare::create_revision(join.prefix.as_str(), CompareOp::Equal, 0);
-        let oldest = GetOptions::new()
-            .with_prefix()
-            .with_sort(SortTarget::Create, SortOrder::Ascend)
-            .with_limit(1);
         let txn = Txn::new()
             .when([nothing.with_prefix()])
             .and_then([put(join)])
-            .or_else([TxnOp::get(join.prefix.as_str(), Some(oldest))]);
+            .or_else([TxnOp::get(join.prefix.as_str(), Some(oldest()))]);
         let mut answer = self.kv.clone().txn(txn).await?;
         let revision = revision(&mut answer)?;
         if answer.succeeded() {
@@ -123,6 +121,12 @@ impl Etcd {
     /// One key with its value; linearizable.
     pub(crate) async fn get(&self, key: &str) -> Result<Option<Standing>, Error> {
         let answer = self.kv.clone().get(key, None).await?;
+        Ok(answer.kvs().first().map(standing))
+    }
+
+    /// The oldest key behind the prefix, with its value; linearizable.
+    pub(crate) async fn oldest(&self, prefix: &str) -> Result<Option<Standing>, Error> {
+        let answer = self.kv.clone().get(prefix, Some(oldest())).await?;
         Ok(answer.kvs().first().map(standing))
     }
 
@@ -172,6 +176,13 @@ fn youngest(prefix: &str, limit: i64, until: Option<i64>) -> TxnOp {
     TxnOp::get(prefix, Some(options))
 }
 
+fn oldest() -> GetOptions {
+    GetOptions::new()
+        .with_prefix()
+        .with_sort(SortTarget::Create, SortOrder::Ascend)
+        .with_limit(1)
+}
+
 fn look(found: &GetResponse) -> Look {
     Look {
         keys: found.kvs().iter().map(standing).collect(),
@@ -179,16 +190,17 @@ fn look(found: &GetResponse) -> Look {
     }
 }
 
-fn standing(kv: &KeyValue) -> Standing {
+pub(super) fn standing(kv: &KeyValue) -> Standing {
     Standing {
         key: kv.key().to_vec(),
         revision: kv.create_revision(),
+        modified: kv.mod_revision(),
         lease: kv.lease(),
         value: kv.value().to_vec(),
     }
 }
 
-fn revision(answer: &mut TxnResponse) -> Result<i64, Error> {
+pub(super) fn revision(answer: &mut TxnResponse) -> Result<i64, Error> {
     let header = answer.take_header().ok_or_else(unexpected)?;
     Ok(header.revision())
 }
@@ -200,7 +212,7 @@ fn ranges(answer: &TxnResponse) -> impl Iterator<Item = GetResponse> {
     })
 }
 
-fn first_range(answer: &TxnResponse) -> Result<GetResponse, Error> {
+pub(super) fn first_range(answer: &TxnResponse) -> Result<GetResponse, Error> {
     ranges(answer).next().ok_or_else(unexpected)
 }
 

@@ -2,10 +2,12 @@
 //! retries and deadlines; [`classify`] tells what an error means.
 
 mod classify;
+mod guarded;
 mod lease;
 mod line;
 
 pub(crate) use classify::{Verdict, classify};
+pub(crate) use guarded::Guarded;
 pub(crate) use lease::Renewals;
 pub(crate) use line::{Join, Joined, Look, Standing, Try, is};
 
@@ -31,10 +33,20 @@ impl Etcd {
         }
     }
 
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
     /// Asks for a new authentication token, for streams and for role changes under JWT,
     /// which etcd-client's own refresh misses.
     pub(crate) async fn refresh_token(&self) -> Result<(), Error> {
         self.client.refresh_token().await
+    }
+
+    /// Opens a watch stream on everything behind a prefix, puts and deletes.
+    pub(crate) async fn follow(&self, prefix: &str) -> Result<WatchStream, Error> {
+        let options = WatchOptions::new().with_prefix();
+        self.watch.clone().watch(prefix, Some(options)).await
     }
 
     /// Opens a watch stream with a first watch on it. It has no start revision: etcd serves

@@ -5,12 +5,14 @@ use super::place::Place;
 use super::wait::why_gone;
 use crate::clock::Moment;
 use crate::error::{Lost, Result};
-use crate::etcd;
+use crate::etcd::{self, Guarded};
 use crate::fencing::FencingToken;
+use crate::session::Core;
 use etcd_client::Compare;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use tokio::time::Instant;
 
@@ -152,8 +154,25 @@ impl Hold {
         etcd::is(self.key(), self.place.revision)
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
+    /// The create revision of the key.
+    pub(crate) fn revision(&self) -> i64 {
+        self.place.revision
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        self.place.session.core()
+    }
+
+    /// Why the key is gone, if it is.
+    pub(crate) async fn why_gone(&self) -> Lost {
+        why_gone(self.core()).await
+    }
+
+    /// Puts a value on the hold's key, if that was last put at `modified`.
+    pub(crate) async fn put(&self, modified: i64, value: &[u8]) -> Result<Guarded> {
+        let (core, key) = (self.core(), (self.key(), self.revision()));
+        let put = || core.etcd.proclaim(key, modified, value, core.lease);
+        Ok(core.ask("put the key's value", put).await?.value)
     }
 
     /// Until when it is certainly held; an error once it is lost.
@@ -162,6 +181,11 @@ impl Hold {
             Some(lost) => Err(lost),
             None => self.place.session.core().certain(),
         }
+    }
+
+    /// Ends it where its key is known to be deleted.
+    pub(crate) fn settle(self) {
+        self.place.settle();
     }
 
     /// Gives it up: from now on it is not held, then the key goes.

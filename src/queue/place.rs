@@ -133,6 +133,13 @@ impl Place {
     }
 }
 
+impl Place {
+    /// The key is gone, or was deleted along with other things: nothing is left to answer for.
+    pub(super) fn settle(mut self) {
+        self.number = None;
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         let Some(number) = self.number.take() else {

@@ -209,6 +209,7 @@ mod tests {
         Standing {
             key: key.into(),
             revision,
+            modified: revision,
             lease: 1,
             value: Vec::new(),
         }

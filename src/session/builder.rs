@@ -1,29 +1,26 @@
 //! Opening a session: checks, the grant, the tasks.
 
 use super::Session;
-use super::core::{Core, etcd_error};
+use super::core::Core;
+use super::grant::{grant, whole_seconds};
 use super::janitor::{Debt, Debts};
 use super::numbers::Numbers;
-use super::retry::{Answer, Hedge, until_answered};
 use super::watcher::Order;
-use crate::clock::Moment;
 use crate::error::{Error, Result};
-use crate::etcd::{Etcd, Verdict};
+use crate::etcd::Etcd;
 use crate::validity::Validity;
 use etcd_client::Client;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use tokio::time::Instant;
 
 const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
 /// etcd counts a lease in whole seconds.
 const LEAST_TTL: Duration = Duration::from_secs(1);
 
-/// How long opening goes on trying while no member answers.
-const OPEN_WITHIN: Duration = Duration::from_secs(10);
+const DOING: &str = "open a session (grant a lease)";
 
 /// Opens a [`Session`] with settings of your own.
 ///
@@ -112,7 +109,7 @@ impl SessionBuilder {
     pub async fn open(self) -> Result<Session> {
         let ttl = self.checked_ttl()?;
         let etcd = Etcd::new(self.client);
-        let grant = grant(&etcd, ttl).await?;
+        let grant = grant(&etcd, ttl, DOING).await?;
         let margin = self.margin.unwrap_or(grant.ttl / 10);
         let certain_until = grant.sent.plus(grant.ttl.saturating_sub(margin));
         let (debts, debts_receiver) = Debts::new();
@@ -160,46 +157,7 @@ impl SessionBuilder {
             );
             return Err(Error::invalid("margin", why));
         }
-        let whole = self.ttl.as_secs() + u64::from(self.ttl.subsec_nanos() > 0);
-        i64::try_from(whole)
-            .map_err(|_| Error::invalid("ttl", "is longer than etcd can count; give less"))
-    }
-}
-
-struct Grant {
-    id: i64,
-    ttl: Duration,
-    /// Before etcd can have begun to count.
-    sent: Moment,
-}
-
-async fn grant(etcd: &Etcd, ttl: i64) -> Result<Grant> {
-    let doing = "open a session (grant a lease)";
-    let deadline = Some(Instant::now() + OPEN_WITHIN);
-    loop {
-        let id = fastrand::i64(1..);
-        let sent = Moment::now();
-        let granted = until_answered(etcd, Hedge::Growing, deadline, || etcd.grant(id, ttl)).await;
-        let refused = match granted {
-            Ok(Answer { value: ttl, .. }) => return Ok(Grant { id, ttl, sent }),
-            Err(refused) => refused,
-        };
-        match refused.verdict {
-            Verdict::LeaseExists if refused.doubtful => {
-                // Granted by an attempt whose answer was lost.
-                let found = until_answered(etcd, Hedge::Growing, deadline, || etcd.granted_ttl(id));
-                match found.await {
-                    Ok(Answer {
-                        value: Some(ttl), ..
-                    }) => return Ok(Grant { id, ttl, sent }),
-                    Ok(_) => {}
-                    Err(refused) => return Err(etcd_error(doing, refused)),
-                }
-            }
-            // Somebody else's: one in 2^63.
-            Verdict::LeaseExists => {}
-            _ => return Err(etcd_error(doing, refused)),
-        }
+        whole_seconds("ttl", self.ttl)
     }
 }
 

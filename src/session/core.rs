@@ -2,10 +2,10 @@
 
 use super::janitor::Debts;
 use super::numbers::Numbers;
-use super::retry::{Answer, Hedge, Refused, until_answered};
+use super::retry::{Answer, Hedge, until_answered};
 use super::watcher::Orders;
 use crate::clock::Moment;
-use crate::error::{Error, Lost, Result};
+use crate::error::{Lost, Result};
 use crate::etcd::{Etcd, Verdict};
 use crate::validity::Validity;
 use std::sync::Arc;
@@ -45,6 +45,15 @@ impl Core {
         let cause = self.validity.end(Moment::now(), cause);
         self.tell(cause);
         cause
+    }
+
+    /// From now on the session lives only while work reports progress at least so often.
+    pub(crate) fn expect_progress(&self, budget: Duration) {
+        self.validity.expect_progress(Moment::now(), budget);
+    }
+
+    pub(crate) fn progress(&self) {
+        self.validity.progress(Moment::now());
     }
 
     fn tell(&self, lost: Lost) {
@@ -92,7 +101,7 @@ impl Core {
             };
             match refused.verdict {
                 Verdict::LeaseGone => self.confirm_lease().await?,
-                _ => return Err(etcd_error(doing, refused)),
+                _ => return Err(refused.into_error(doing)),
             }
             failures += 1;
             tokio::time::sleep(super::retry::backoff(failures)).await;
@@ -127,12 +136,5 @@ impl Core {
             },
             lost = self.over() => Err(lost),
         }
-    }
-}
-
-pub(super) fn etcd_error(doing: &'static str, refused: Refused) -> Error {
-    Error::Etcd {
-        doing,
-        source: refused.error,
     }
 }

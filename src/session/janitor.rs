@@ -6,7 +6,7 @@
 //! member that was frozen can apply a put minutes after it was given up: after any doubtful
 //! join the janitor looks, once per TTL, for keys on the lease that nobody owns.
 
-use super::core::{Core, etcd_error};
+use super::core::Core;
 use super::retry::{Hedge, until_answered};
 use crate::error::{Lost, Result};
 use crate::etcd::Verdict;
@@ -183,7 +183,7 @@ async fn revoke(core: &Core) -> Result<(), String> {
         Ok(_) => Ok(()),
         Err(refused) if refused.verdict == Verdict::LeaseGone => Ok(()),
         Err(refused) => {
-            let error = etcd_error("revoke the lease", refused).to_string();
+            let error = refused.into_error("revoke the lease").to_string();
             if core.over.borrow().is_some_and(|lost| lost == Lost::Closed) {
                 tracing::warn!(error, "the lease of a closed session is left to expire");
             }

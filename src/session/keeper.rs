@@ -95,7 +95,6 @@ fn extend(core: &Core, sent: Moment) -> Result<(), Lost> {
     let to = sent.plus(core.ttl.saturating_sub(core.margin));
     core.validity
         .extend(Moment::now(), to)
-        .map(drop)
         .map_err(|lost| core.end(lost))
 }
 

@@ -2,6 +2,7 @@
 
 mod builder;
 mod core;
+mod grant;
 mod janitor;
 mod keeper;
 mod numbers;
@@ -10,9 +11,10 @@ mod watcher;
 
 pub use builder::SessionBuilder;
 pub(crate) use core::Core;
+pub(crate) use grant::whole_seconds;
 pub(crate) use janitor::{Debt, remove};
 pub(crate) use numbers::Number;
-pub(crate) use retry::Answer;
+pub(crate) use retry::{Answer, Hedge, backoff, until_answered};
 pub(crate) use watcher::{Change, Gone, Watch};
 
 use crate::clock::Moment;

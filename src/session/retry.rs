@@ -57,6 +57,13 @@ pub(crate) struct Refused {
     pub(crate) doubtful: bool,
 }
 
+impl Refused {
+    pub(crate) fn into_error(self, doing: &'static str) -> crate::Error {
+        let source = self.error;
+        crate::Error::Etcd { doing, source }
+    }
+}
+
 /// Makes attempts until one is answered, is refused for good, or `deadline` passes.
 pub(crate) async fn until_answered<T, F>(
     etcd: &Etcd,

@@ -1,0 +1,53 @@
+//! For schedulers: one leader at a time, or one run per tick.
+//!
+//! # Leader or tick?
+//!
+//! - **[`Leading`]**: one process does the work as long as it lives, the others stand by: a
+//!   controller, a queue's consumer, a scheduler that keeps its plan in memory. The next leads
+//!   within the TTL of a crash, and at once after a shutdown.
+//! - **[`Tick`]**: every process wakes at 02:00, one of them runs the report, the others learn
+//!   that it runs elsewhere, or has run, and by whom. There is no leader between ticks, nothing
+//!   is held, and a tick is not run twice by a process whose clock is late.
+//!
+//! If running twice does no harm (the work is idempotent), either is a saving. If it does harm,
+//! neither is enough by itself: write with the token, or in a transaction that the resource
+//! guards (see below).
+//!
+//! # Which TTL?
+//!
+//! The TTL is how long nobody works after a *crash*: the next leads at most TTL + 1 s later. It is
+//! not how long a job may take: renewals go on as long as the process runs. Shorter than your
+//! longest ordinary pause (garbage, CPU throttling, a disk that hangs, a failover of etcd's own
+//! leader: 1 to 3 s) means losing leadership without need. 10 s suits most, 3 s those who measured.
+//!
+//! # What happens on…
+//!
+//! | | the one who works | the others |
+//! |---|---|---|
+//! | SIGTERM, with the signal as the shutdown future | work is told ([`Term::stopping`]), may end within the [grace](Leading::grace), then resigns | the next leads at once |
+//! | crash, SIGKILL, power loss | is gone | the next leads when the lease expires: TTL + up to 0.5 s + a commit |
+//! | panic in the work | leadership is given up on the way | the next leads at once |
+//! | the process stands still longer than the TTL | on waking, work is dropped at its next await; what it writes before that has an old token | the next leads after the TTL |
+//! | etcd is away for less than TTL - margin | goes on | wait |
+//! | etcd is away for longer | work is dropped, before the lease can expire; campaigns again | somebody leads within TTL + a few seconds of etcd's return |
+//! | stuck job, with [`Leading::progress_within`] | leads no more; the work is dropped where it awaits | the next leads once the budget is over |
+//! | stuck job, without | leads for as long as it is stuck | wait |
+//!
+//! # What is the token for?
+//!
+//! Between "I lead" and the write there is always an instant in which this process can be
+//! stopped, and the packet can be late after that. [`Hold::token`](crate::Hold::token) grows from
+//! leader to leader: store it with what you write, and refuse what comes with a smaller one. In
+//! etcd itself, [`Hold::fence`](crate::Hold::fence) does it in the transaction.
+//!
+//! A tick has its token, too; its [`Record`] is written by etcd's judgement alone.
+
+mod leading;
+mod record;
+mod term;
+mod tick;
+
+pub use leading::{Leading, Outcome};
+pub use record::{Record, State};
+pub use term::Term;
+pub use tick::{Repeat, Tick, TickOutcome};
