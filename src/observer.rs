@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::etcd::{Etcd, Standing};
 use crate::key::Name;
-use crate::session::{Hedge, backoff, until_answered};
+use crate::session::{Hedge, Pace, backoff, until_answered};
 use etcd_client::{Client, EventType, WatchResponse, WatchStream};
 use futures_util::stream::{BoxStream, Stream, StreamExt, unfold};
 use std::fmt;
@@ -83,6 +83,7 @@ impl Observer {
             leader: None,
             begun: false,
             failures: 0,
+            pace: Pace::default(),
         };
         let leaders = unfold(follower, async |mut follower| {
             let item = follower.next().await;
@@ -120,6 +121,7 @@ struct Follower {
     /// Whether anything was shown yet.
     begun: bool,
     failures: u32,
+    pace: Pace,
 }
 
 /// The watch is of no more use.
@@ -169,7 +171,7 @@ impl Follower {
                 let first = watch.message().await?;
                 Ok((watch, first))
             };
-            let opened = until_answered(&self.etcd, Hedge::Growing, None, follow).await;
+            let opened = until_answered(&self.etcd, Hedge::Late(&self.pace), None, follow).await;
             let (watch, first) = opened
                 .map_err(|refused| refused.into_error("observe"))?
                 .value;
@@ -188,7 +190,8 @@ impl Follower {
 
     async fn look(&self) -> Result<Option<Standing>> {
         let (etcd, prefix) = (&self.etcd, self.name.prefix());
-        let first = until_answered(etcd, Hedge::Growing, None, || etcd.oldest(prefix)).await;
+        let first =
+            until_answered(etcd, Hedge::Late(&self.pace), None, || etcd.oldest(prefix)).await;
         let first = first
             .map_err(|refused| refused.into_error("read the leader"))?
             .value;
@@ -199,7 +202,7 @@ impl Follower {
             return Ok(first);
         }
         // Of another election, below this name: the first in line may be behind it.
-        let all = until_answered(etcd, Hedge::Growing, None, || etcd.list(prefix)).await;
+        let all = until_answered(etcd, Hedge::Late(&self.pace), None, || etcd.list(prefix)).await;
         let all = all
             .map_err(|refused| refused.into_error("read the leader"))?
             .value;

@@ -31,8 +31,8 @@ pub(crate) struct Standing {
 /// The answer to a join.
 #[derive(Debug)]
 pub(crate) enum Joined {
-    /// The key was put; the youngest keys that stood behind the prefix before it.
-    Now { revision: i64, before: Look },
+    /// The key was put; some keys that stood behind the prefix before it, if it was asked for.
+    Now { revision: i64, before: Option<Look> },
     /// An earlier attempt had put the key.
     Earlier(Standing),
 }
@@ -46,36 +46,45 @@ pub(crate) enum Try {
     Busy(Standing),
 }
 
-/// The youngest keys behind a prefix, youngest first.
+/// Some of the keys behind a prefix.
 #[derive(Debug)]
 pub(crate) struct Look {
     pub(crate) keys: Vec<Standing>,
-    /// Whether there are older ones than these.
+    /// Whether a limit hid others.
     pub(crate) more: bool,
+    /// How many there are, whatever limit or revisions were asked for.
+    pub(crate) count: usize,
 }
 
 impl Look {
     pub(crate) fn nobody() -> Self {
-        let (keys, more) = (Vec::new(), false);
-        Self { keys, more }
+        let (keys, more, count) = (Vec::new(), false, 0);
+        Self { keys, more, count }
     }
 }
 
 impl Etcd {
-    /// Puts the key, unless it is there, and tells who stood before it: at most `limit` keys.
-    pub(crate) async fn join(&self, join: &Join, limit: i64) -> Result<Joined, Error> {
+    /// Puts the key, unless it is there, and tells who stood before it: any `limit` of the keys.
+    /// A transaction is applied by etcd one at a time, so it must not read a long line: unsorted,
+    /// it reads no more than the limit. `None` reads nothing.
+    pub(crate) async fn join(&self, join: &Join, limit: Option<i64>) -> Result<Joined, Error> {
+        let some = limit.map(|limit| {
+            let options = GetOptions::new().with_prefix().with_keys_only();
+            TxnOp::get(join.prefix.as_str(), Some(options.with_limit(limit)))
+        });
+        let then: Vec<TxnOp> = some.into_iter().chain([put(join)]).collect();
         let txn = Txn::new()
             .when([absent(&join.key)])
-            .and_then([youngest(&join.prefix, limit, None), put(join)])
+            .and_then(then)
             .or_else([TxnOp::get(join.key.as_str(), None)]);
         let mut answer = self.kv.clone().txn(txn).await?;
         let revision = revision(&mut answer)?;
-        let found = first_range(&answer)?;
+        let found = ranges(&answer).next();
         if answer.succeeded() {
-            let before = look(&found);
+            let before = found.as_ref().map(look);
             return Ok(Joined::Now { revision, before });
         }
-        one(&found).map(Joined::Earlier)
+        one(&found.ok_or_else(unexpected)?).map(Joined::Earlier)
     }
 
     /// Puts the key if nothing at all stands behind the prefix.
@@ -104,7 +113,7 @@ impl Etcd {
     ) -> Result<(Look, bool), Error> {
         let own = GetOptions::new().with_keys_only();
         let txn = Txn::new().and_then([
-            youngest(prefix, limit, Some(revision)),
+            youngest(prefix, limit, revision),
             TxnOp::get(key, Some(own)),
         ]);
         let answer = self.kv.clone().txn(txn).await?;
@@ -116,6 +125,15 @@ impl Etcd {
             }
             _ => Err(unexpected()),
         }
+    }
+
+    /// Everything behind the prefix, keys only, in no order, and the revision it is of.
+    pub(crate) async fn line(&self, prefix: &str) -> Result<(i64, Vec<Standing>), Error> {
+        let options = GetOptions::new().with_prefix().with_keys_only();
+        let answer = self.kv.clone().get(prefix, Some(options)).await?;
+        let header = answer.header().ok_or_else(unexpected)?;
+        let keys = answer.kvs().iter().map(standing).collect();
+        Ok((header.revision(), keys))
     }
 
     /// One key with its value; linearizable.
@@ -163,16 +181,13 @@ fn put(join: &Join) -> TxnOp {
 }
 
 /// A read of the youngest keys behind a prefix, of those created no later than `until`.
-fn youngest(prefix: &str, limit: i64, until: Option<i64>) -> TxnOp {
+fn youngest(prefix: &str, limit: i64, until: i64) -> TxnOp {
     let options = GetOptions::new()
         .with_prefix()
         .with_sort(SortTarget::Create, SortOrder::Descend)
         .with_limit(limit)
-        .with_keys_only();
-    let options = match until {
-        Some(revision) => options.with_max_create_revision(revision),
-        None => options,
-    };
+        .with_keys_only()
+        .with_max_create_revision(until);
     TxnOp::get(prefix, Some(options))
 }
 
@@ -187,6 +202,7 @@ fn look(found: &GetResponse) -> Look {
     Look {
         keys: found.kvs().iter().map(standing).collect(),
         more: found.more(),
+        count: usize::try_from(found.count()).unwrap_or(0),
     }
 }
 

@@ -55,46 +55,56 @@ impl Etcd {
         let options = range.options(id);
         self.watch
             .clone()
-            .watch(range.key.clone(), Some(options))
+            .watch(range.start.clone(), Some(options))
             .await
     }
 }
 
-/// What a watch covers: one key, or all keys behind a prefix.
+/// What a watch covers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Range {
-    key: Vec<u8>,
-    is_prefix: bool,
+    start: Vec<u8>,
+    covers: Covers,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Covers {
+    /// Deletes of one key.
+    Key,
+    /// Deletes of all keys behind a prefix.
+    Prefix,
+    /// Puts and deletes of all keys behind a prefix.
+    Line,
 }
 
 impl Range {
     pub(crate) fn key(key: impl Into<Vec<u8>>) -> Self {
-        Self {
-            key: key.into(),
-            is_prefix: false,
-        }
+        Self::new(key, Covers::Key)
     }
 
     pub(crate) fn prefix(prefix: impl Into<Vec<u8>>) -> Self {
-        Self {
-            key: prefix.into(),
-            is_prefix: true,
-        }
+        Self::new(prefix, Covers::Prefix)
+    }
+
+    pub(crate) fn line(prefix: impl Into<Vec<u8>>) -> Self {
+        Self::new(prefix, Covers::Line)
+    }
+
+    fn new(start: impl Into<Vec<u8>>, covers: Covers) -> Self {
+        let start = start.into();
+        Self { start, covers }
     }
 
     pub(crate) fn start(&self) -> &[u8] {
-        &self.key
+        &self.start
     }
 
-    /// Only deletes are of interest: nobody waits for a key to come.
     pub(crate) fn options(&self, id: i64) -> WatchOptions {
-        let options = WatchOptions::new()
-            .with_watch_id(id)
-            .with_filters([WatchFilterType::NoPut]);
-        if self.is_prefix {
-            options.with_prefix()
-        } else {
-            options
+        let options = WatchOptions::new().with_watch_id(id);
+        match self.covers {
+            Covers::Key => options.with_filters([WatchFilterType::NoPut]),
+            Covers::Prefix => options.with_prefix().with_filters([WatchFilterType::NoPut]),
+            Covers::Line => options.with_prefix(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! How a single hold ends, apart from its session: given up, or its key deleted.
 
-use super::wait::{any_gone, safety, why_gone};
+use super::wait::{takes, why_gone};
 use crate::error::Lost;
 use crate::etcd::Range;
 use crate::session::{Change, Core, Debt};
@@ -89,7 +89,7 @@ async fn watch_key(core: Arc<Core>, fate: Arc<Fate>, key: Arc<str>, revision: i6
 }
 
 async fn until_gone(core: &Core, key: &str, revision: i64) {
-    let watch = core.watch(Range::key(key));
+    let watch = core.watches.watch(Range::key(key));
     loop {
         watch.ready().await;
         let found = core.ask("look at the key", || core.etcd.get(key)).await;
@@ -98,17 +98,17 @@ async fn until_gone(core: &Core, key: &str, revision: i64) {
             Ok(_) => return,
             Err(error) => {
                 tracing::warn!(%error, key, "cannot look at the key of a hold");
-                sleep(safety(core)).await;
+                sleep(core.about_a_ttl()).await;
                 continue;
             }
         }
         tokio::select! {
             change = watch.changed() => match change {
-                Change::Gone(gone) if any_gone(&gone, key.as_bytes(), revision) => return,
+                Change::Events(events) if takes(&events, key.as_bytes(), revision) => return,
                 // Of an earlier use of the key, or a gap: look.
-                Change::Gone(_) | Change::Gap => {}
+                Change::Events(_) | Change::Gap => {}
             },
-            () = sleep(safety(core)) => {}
+            () = sleep(core.about_a_ttl()) => {}
         }
     }
 }

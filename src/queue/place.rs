@@ -11,8 +11,8 @@ use crate::session::{Answer, Core, Number, Session, remove};
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// How many of the youngest keys a join or a look reads: the near window, see [`super::wait`].
-pub(super) const NEAR: usize = 8;
+/// The near window, see [`super::wait`]: how many keys a join reads, and a look.
+pub(super) const NEAR: u8 = 8;
 
 /// A place in the line of a name, on a key of its own.
 pub(crate) struct Place {
@@ -156,15 +156,14 @@ impl Drop for Place {
 async fn send(core: Arc<Core>, mut number: Number, join: Join, how: How) -> Result<(Number, Sent)> {
     let sent = match how {
         How::Line => {
-            let limit = i64::try_from(NEAR).unwrap_or(i64::MAX);
+            // A session that follows the line learns the same from its watch.
+            let follows = core.lines.follows(number.name());
+            let limit = (!follows).then_some(i64::from(NEAR));
             let answer = core
                 .ask("join the line", || core.etcd.join(&join, limit))
                 .await;
             match known(&mut number, answer)? {
-                Joined::Now { revision, before } => Sent::Stands {
-                    revision,
-                    before: Some(before),
-                },
+                Joined::Now { revision, before } => Sent::Stands { revision, before },
                 Joined::Earlier(standing) => ours(&join, &standing)?,
             }
         }

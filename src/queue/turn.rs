@@ -3,7 +3,7 @@
 use super::hold::Hold;
 use super::place::{How, Joining, Place, join};
 use super::view::list;
-use super::wait::{ahead_of, until_first};
+use super::wait::{is_alone, look, until_first};
 use crate::error::Result;
 use crate::etcd::{Look, Standing};
 use crate::key::Name;
@@ -58,7 +58,11 @@ async fn try_among_nested(
 
 /// Who is first in line, if it is not this place.
 async fn first_of(place: &Place, before: Option<Look>) -> Result<Option<Standing>> {
-    if ahead_of(place, before).await?.is_empty() {
+    let alone = match before {
+        Some(before) if !before.more => is_alone(&before, place),
+        _ => look(place).await?.is_empty(),
+    };
+    if alone {
         return Ok(None);
     }
     let all = list(place.session.core(), &place.name).await?;

@@ -3,9 +3,11 @@
 use super::Session;
 use super::core::Core;
 use super::grant::{grant, whole_seconds};
-use super::janitor::{Debt, Debts};
+use super::janitor::Debts;
+use super::line::Lines;
 use super::numbers::Numbers;
-use super::watcher::Order;
+use super::pace::Pace;
+use super::watch::Watches;
 use crate::error::{Error, Result};
 use crate::etcd::Etcd;
 use crate::validity::Validity;
@@ -13,7 +15,7 @@ use etcd_client::Client;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
@@ -44,12 +46,6 @@ pub struct SessionBuilder {
     ttl: Duration,
     margin: Option<Duration>,
     label: Option<String>,
-}
-
-/// The ends of the channels that the session's tasks read.
-pub(super) struct Receivers {
-    pub(super) debts: mpsc::UnboundedReceiver<Debt>,
-    pub(super) orders: mpsc::UnboundedReceiver<Order>,
 }
 
 impl SessionBuilder {
@@ -112,8 +108,7 @@ impl SessionBuilder {
         let grant = grant(&etcd, ttl, DOING).await?;
         let margin = self.margin.unwrap_or(grant.ttl / 10);
         let certain_until = grant.sent.plus(grant.ttl.saturating_sub(margin));
-        let (debts, debts_receiver) = Debts::new();
-        let (orders, orders_receiver) = mpsc::unbounded_channel();
+        let (debts, receive) = Debts::new();
         let core = Core {
             etcd,
             lease: grant.id,
@@ -125,16 +120,14 @@ impl SessionBuilder {
             revoked: watch::Sender::new(None),
             debts,
             numbers: Numbers::default(),
-            orders,
+            pace: Pace::default(),
+            watches: Arc::<Watches>::default(),
+            lines: Lines::default(),
         };
         tracing::debug!(
             lease = %format_args!("{:x}", core.lease), ttl = ?core.ttl, ?margin, "session opened"
         );
-        let receivers = Receivers {
-            debts: debts_receiver,
-            orders: orders_receiver,
-        };
-        Ok(Session::start(core, receivers))
+        Ok(Session::start(core, receive))
     }
 
     /// The TTL in whole seconds, rounded up.

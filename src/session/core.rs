@@ -1,9 +1,11 @@
 //! What the session's handles and its tasks share.
 
 use super::janitor::Debts;
+use super::line::Lines;
 use super::numbers::Numbers;
+use super::pace::Pace;
 use super::retry::{Answer, Hedge, until_answered};
-use super::watcher::Orders;
+use super::watch::Watches;
 use crate::clock::Moment;
 use crate::error::{Lost, Result};
 use crate::etcd::{Etcd, Verdict};
@@ -27,7 +29,9 @@ pub(crate) struct Core {
     pub(super) revoked: watch::Sender<Option<Result<(), String>>>,
     pub(crate) debts: Debts,
     pub(super) numbers: Numbers,
-    pub(super) orders: Orders,
+    pub(super) pace: Pace,
+    pub(crate) watches: Arc<Watches>,
+    pub(crate) lines: Lines,
 }
 
 impl Core {
@@ -45,6 +49,11 @@ impl Core {
         let cause = self.validity.end(Moment::now(), cause);
         self.tell(cause);
         cause
+    }
+
+    /// The pause of the slow look.
+    pub(crate) fn about_a_ttl(&self) -> Duration {
+        self.ttl.mul_f64(0.9 + 0.2 * fastrand::f64())
     }
 
     /// From now on the session lives only while work reports progress at least so often.
@@ -91,7 +100,7 @@ impl Core {
         let mut failures = 0;
         loop {
             self.certain()?;
-            let asked = until_answered(&self.etcd, Hedge::Growing, None, &attempt);
+            let asked = until_answered(&self.etcd, Hedge::Late(&self.pace), None, &attempt);
             let refused = tokio::select! {
                 asked = asked => match asked {
                     Ok(answer) => return Ok(answer),
@@ -129,7 +138,7 @@ impl Core {
         let deadline = Some(Instant::now() + self.ttl);
         let ask = || self.etcd.granted_ttl(self.lease);
         tokio::select! {
-            answer = until_answered(&self.etcd, Hedge::Growing, deadline, ask) => match answer {
+            answer = until_answered(&self.etcd, Hedge::Late(&self.pace), deadline, ask) => match answer {
                 Ok(Answer { value: None, .. }) => Err(self.end(Lost::LeaseGone)),
                 // Alive, or unknown: only time or a clear answer ends a session.
                 Ok(_) | Err(_) => Ok(()),

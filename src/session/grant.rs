@@ -1,6 +1,7 @@
 //! Granting a lease.
 
 use super::core::Core;
+use super::pace::Pace;
 use super::retry::{Answer, Hedge, until_answered};
 use crate::clock::Moment;
 use crate::error::{Error, Result};
@@ -21,10 +22,12 @@ pub(super) struct Grant {
 /// Grants a lease under an id of our own choosing, so that a lost answer leaves no orphan.
 pub(super) async fn grant(etcd: &Etcd, ttl: i64, doing: &'static str) -> Result<Grant> {
     let deadline = Some(Instant::now() + WITHIN);
+    let pace = Pace::default();
     loop {
         let id = fastrand::i64(1..);
         let sent = Moment::now();
-        let granted = until_answered(etcd, Hedge::Growing, deadline, || etcd.grant(id, ttl)).await;
+        let granted =
+            until_answered(etcd, Hedge::Late(&pace), deadline, || etcd.grant(id, ttl)).await;
         let refused = match granted {
             Ok(Answer { value: ttl, .. }) => return Ok(Grant { id, ttl, sent }),
             Err(refused) => refused,
@@ -32,7 +35,8 @@ pub(super) async fn grant(etcd: &Etcd, ttl: i64, doing: &'static str) -> Result<
         match refused.verdict {
             Verdict::LeaseExists if refused.doubtful => {
                 // Granted by an attempt whose answer was lost.
-                let found = until_answered(etcd, Hedge::Growing, deadline, || etcd.granted_ttl(id));
+                let found =
+                    until_answered(etcd, Hedge::Late(&pace), deadline, || etcd.granted_ttl(id));
                 match found.await {
                     Ok(Answer {
                         value: Some(ttl), ..

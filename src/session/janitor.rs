@@ -179,7 +179,7 @@ pub(crate) async fn remove(core: &Core, key: &str, revision: i64) {
 async fn revoke(core: &Core) -> Result<(), String> {
     let deadline = Some(Instant::now() + core.ttl);
     let attempt = || core.etcd.revoke(core.lease);
-    match until_answered(&core.etcd, Hedge::Growing, deadline, attempt).await {
+    match until_answered(&core.etcd, Hedge::Late(&core.pace), deadline, attempt).await {
         Ok(_) => Ok(()),
         Err(refused) if refused.verdict == Verdict::LeaseGone => Ok(()),
         Err(refused) => {

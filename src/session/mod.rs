@@ -1,29 +1,35 @@
 //! Sessions: a lease kept alive, and what lives and dies with it.
 
+mod book;
 mod builder;
 mod core;
 mod grant;
 mod janitor;
 mod keeper;
+mod line;
 mod numbers;
+mod pace;
 mod retry;
+mod watch;
 mod watcher;
 
 pub use builder::SessionBuilder;
 pub(crate) use core::Core;
 pub(crate) use grant::whole_seconds;
 pub(crate) use janitor::{Debt, remove};
+pub(crate) use line::{Lines, News};
 pub(crate) use numbers::Number;
+pub(crate) use pace::Pace;
 pub(crate) use retry::{Answer, Hedge, backoff, until_answered};
-pub(crate) use watcher::{Change, Gone, Watch};
+pub(crate) use watch::{Change, Event};
 
 use crate::clock::Moment;
 use crate::error::{Error, Lost, Result};
-use crate::etcd::Range;
 use etcd_client::Client;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 /// A lease of etcd, kept alive: everything held or waited for through it lives and dies with it.
@@ -180,19 +186,13 @@ impl Session {
         &self.handle.core
     }
 
-    fn start(core: Core, receivers: builder::Receivers) -> Self {
+    fn start(core: Core, debts: mpsc::UnboundedReceiver<Debt>) -> Self {
         let core = Arc::new(core);
         tokio::spawn(keeper::run(core.clone()));
-        tokio::spawn(janitor::run(core.clone(), receivers.debts));
-        tokio::spawn(watcher::run(core.clone(), receivers.orders));
+        tokio::spawn(janitor::run(core.clone(), debts));
+        tokio::spawn(watcher::run(core.clone()));
         let handle = Arc::new(Handle { core });
         Self { handle }
-    }
-}
-
-impl Core {
-    pub(crate) fn watch(&self, range: Range) -> Watch {
-        Watch::order(&self.orders, range)
     }
 }
 

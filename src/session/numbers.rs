@@ -41,6 +41,15 @@ impl Number {
         }
     }
 
+    /// How many numbers of this session are in use under `name`.
+    pub(crate) fn in_use(core: &Core, name: &Name) -> usize {
+        core.numbers.lock().get(name).map_or(0, Pool::in_use)
+    }
+
+    pub(crate) fn name(&self) -> &Name {
+        &self.name
+    }
+
     pub(crate) fn key(&self) -> String {
         self.name.key(self.core.lease, self.n)
     }
@@ -91,6 +100,11 @@ impl Pool {
             self.free.push(n);
         }
         self.retired.is_empty() && self.free.len() as u64 == self.next
+    }
+
+    fn in_use(&self) -> usize {
+        let all = usize::try_from(self.next).unwrap_or(usize::MAX);
+        all.saturating_sub(self.free.len() + self.retired.len())
     }
 
     fn is_in_use(&self, n: u64) -> bool {

@@ -2,11 +2,12 @@
 //!
 //! etcd-client's channel sends each call to a random member and has no failover: with one
 //! of three dead, a third of the calls fail at once; with one frozen, a third hang. So an
-//! error is tried again quickly (the next call lands elsewhere), and a call that is not
-//! answered within a pause gets company while it stays in the race: a slow server is then
-//! never asked in vain, and a frozen one costs a pause. Every request is made so that being
+//! error is tried again quickly (the next call lands elsewhere), and a call whose answer is
+//! late gets company while it stays in the race: a slow server is then never asked in vain, and
+//! a frozen one costs a pause. Every request is made so that being
 //! carried out twice is harmless.
 
+use super::pace::Pace;
 use crate::etcd::{Etcd, Verdict, classify};
 use etcd_client::Error;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -25,19 +26,25 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 const REFRESHES: u32 = 3;
 
 /// When an unanswered attempt gets company.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Hedge {
-    /// After 250 ms, then at growing intervals, so that a server in trouble is spared.
-    Growing,
+#[derive(Clone, Copy)]
+pub(crate) enum Hedge<'a> {
+    /// When it is late, as answers come at present, then at growing intervals.
+    Late(&'a Pace),
     /// At every interval: for renewals, whose number is bounded by the lease's end.
     Every(Duration),
 }
 
-impl Hedge {
+impl Hedge<'_> {
     fn after(self, attempts: u32) -> Duration {
         match self {
-            Self::Growing => Duration::from_millis(250) * (1 << (attempts / 2).min(3)),
+            Self::Late(pace) => pace.late_after() * (1 << (attempts / 2).min(3)),
             Self::Every(interval) => interval,
+        }
+    }
+
+    fn answered(self, after: Duration) {
+        if let Self::Late(pace) = self {
+            pace.answered(after);
         }
     }
 }
@@ -67,7 +74,7 @@ impl Refused {
 /// Makes attempts until one is answered, is refused for good, or `deadline` passes.
 pub(crate) async fn until_answered<T, F>(
     etcd: &Etcd,
-    hedge: Hedge,
+    hedge: Hedge<'_>,
     deadline: Option<Instant>,
     attempt: impl Fn() -> F,
 ) -> Result<Answer<T>, Refused>
@@ -84,7 +91,9 @@ where
         doubtful,
     };
     loop {
-        racing.push(timeout(ATTEMPT, attempt()));
+        let sent = Instant::now();
+        let sending = timeout(ATTEMPT, attempt());
+        racing.push(async move { (sent, sending.await) });
         attempts += 1;
         let mut pause = Box::pin(sleep(hedge.after(attempts)));
         // One round: until it is time for another attempt.
@@ -98,8 +107,10 @@ where
                     return Err(refused(classify(&error), error, true));
                 }
             };
+            let (sent, ended) = ended;
             let error = match ended {
                 Ok(Ok(value)) => {
+                    hedge.answered(sent.elapsed());
                     let doubtful = doubtful || !racing.is_empty();
                     return Ok(Answer { value, doubtful });
                 }
