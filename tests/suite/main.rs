@@ -17,6 +17,7 @@ mod harness;
 mod input;
 mod interop;
 mod losing;
+mod losing_process;
 mod members;
 mod overlap;
 mod releasing;

@@ -18,6 +18,7 @@ mod etcd;
 mod etcdctl;
 mod line;
 mod listener;
+mod locks;
 mod metrics;
 mod ports;
 mod process;
@@ -32,6 +33,7 @@ pub use self::{
     cluster::Cluster,
     etcd::{Etcd, Member, connect},
     etcdctl::{etcdctl, etcdctl_elect, etcdctl_lock, etcdctl_observe},
+    locks::{Turn, lost, mutex, session, wait_in_line},
     process::{Leashed, is_alive},
     proxy::Proxy,
     puppet::{Puppet, role, say},
