@@ -25,3 +25,4 @@ mod renewing;
 mod scale;
 mod support;
 mod waiting;
+mod waiting_faults;
