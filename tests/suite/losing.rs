@@ -15,7 +15,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{
-    Cluster, Etcd, Proxy, connect, ensure, leases, lost, mutex, session, soon, unique, wait_in_line,
+    Cluster, Etcd, Member, Proxy, connect, ensure, leases, lost, mutex, session, soon, unique,
+    wait_in_line,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -52,7 +53,7 @@ async fn with_all_members_dead_a_session_ends_within_its_ttl_and_nothing_hangs()
     let mutex = mutex(&session, &unique("dead"));
     let guard = mutex.lock().await.unwrap();
     let waiter = wait_in_line(&session, mutex.name()).await;
-    cluster.members.iter().for_each(|member| member.kill());
+    cluster.members.iter().for_each(Member::kill);
     let killed = Instant::now();
     assert_eq!(session.ended().await, Lost::Expired);
     assert!(killed.elapsed() < session.ttl(), "{:?}", killed.elapsed());

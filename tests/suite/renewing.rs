@@ -1,1 +1,182 @@
-//! (to be written)
+//! Renewal goes on through what is no loss, and asks no more than it has to:
+//! - the member that carries it frozen, two healthy (29);
+//! - every connection reset once a second: renewals stay near one in TTL/3, streams near one a reset (32);
+//! - a client with a request timeout of its own (34);
+//! - attempts that hang leave room for others within the smallest TTL; nonsense is refused (35).
+
+use std::time::Duration;
+
+use etcd_client::{Client, ConnectOptions};
+use etcd_lock::{Error, LockGuard, Session};
+use tokio::time::{Instant, interval, sleep, timeout};
+
+use crate::support::{Cluster, Etcd, Member, Proxy, connect, mutex, session, unique, wait_in_line};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// How many renewal streams are open there.
+async fn renewal_streams(member: &Member) -> f64 {
+    let method = "grpc_method=\"LeaseKeepAlive\"";
+    let ended = member.metric_sum("grpc_server_handled_total", method).await;
+    member.calls("LeaseKeepAlive").await - ended
+}
+
+#[tokio::test]
+async fn a_member_frozen_under_renewals_costs_no_lock_and_no_error() {
+    let cluster = Cluster::start(3).await;
+    let client = cluster.client().await;
+    let mut held = Vec::new();
+    for _ in 0..20 {
+        let session = session(client.clone(), 5).await;
+        let guard = mutex(&session, &unique("held")).lock().await.unwrap();
+        held.push(guard);
+    }
+    let other = session(client, 10).await;
+    // Each has renewed once then, and so has a stream with a member of the client's choice.
+    sleep(2 * SECOND).await;
+    for frozen in &cluster.members {
+        assert!(renewal_streams(frozen).await > 0.0);
+        frozen.stop();
+        let until = Instant::now() + 5 * SECOND;
+        while Instant::now() < until {
+            assert!(held.iter().all(|guard| guard.is_held()));
+            let guard = mutex(&other, &unique("other")).lock().await.unwrap();
+            guard.release().await.unwrap();
+            sleep(SECOND / 20).await;
+        }
+        // Back to life as if nothing had been, a leader would revoke the leases that it has not seen renewed (all
+        // etcd 3.4 and 3.5 do, if there are many): so this one does not come back to that life.
+        frozen.restart().await;
+    }
+    for guard in held {
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn connections_reset_once_a_second_cost_no_session_and_few_renewals() {
+    const RESETS: u32 = 12;
+    let etcd = Etcd::start().await;
+    let proxy = Proxy::to(&etcd.endpoint()).await;
+    let holder = session(connect(&[proxy.endpoint()]).await, 3).await;
+    let name = unique("reset");
+    let guard = mutex(&holder, &name).lock().await.unwrap();
+    let waiting = session(connect(&[proxy.endpoint()]).await, 3).await;
+    let waiter = wait_in_line(&waiting, &name).await;
+    let mut seconds = interval(SECOND);
+    for _ in 0..RESETS {
+        seconds.tick().await;
+        proxy.reset_all();
+        assert!(guard.is_held() && waiting.is_certain() && !waiter.is_finished());
+    }
+    let received = etcd
+        .metric_sum(
+            "grpc_server_msg_received_total",
+            "grpc_method=\"LeaseKeepAlive\"",
+        )
+        .await;
+    // For each session 12 s at one a second, or 0.9 s with the jitter; each may have to be said twice.
+    assert!((16.0..=52.0).contains(&received), "{received} renewals");
+    // For each reset and session one of each, tried twice.
+    for method in ["LeaseKeepAlive", "Watch"] {
+        let streams = etcd.calls(method).await;
+        assert!(
+            streams <= f64::from(2 * 2 * (RESETS + 1)),
+            "{streams} streams of {method}"
+        );
+    }
+    guard.release().await.unwrap();
+    let next = timeout(5 * SECOND, waiter)
+        .await
+        .expect("its turn")
+        .unwrap();
+    assert!(next.unwrap().0.is_held());
+}
+
+#[tokio::test]
+async fn a_request_timeout_of_the_client_harms_neither_waiting_nor_holding() {
+    let etcd = Etcd::start().await;
+    let options = ConnectOptions::new().with_timeout(SECOND);
+    let client = Client::connect([etcd.endpoint()], Some(options))
+        .await
+        .unwrap();
+    let name = unique("timeout");
+    let holder = session(client.clone(), 3).await;
+    let waiting = session(client, 3).await;
+    let guard = mutex(&holder, &name).lock().await.unwrap();
+    let waiter = wait_in_line(&waiting, &name).await;
+    sleep(4 * SECOND).await;
+    assert!(guard.is_held() && !waiter.is_finished());
+    let streams = etcd.calls("Watch").await;
+    assert!(streams <= 2.0, "{streams} streams of watches");
+    guard.release().await.unwrap();
+    let next = timeout(SECOND, waiter).await.expect("its turn").unwrap();
+    let (next, _) = next.unwrap();
+    sleep(4 * SECOND).await;
+    assert!(next.is_held());
+    next.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn renewals_that_hang_leave_room_for_others_within_the_smallest_ttl() {
+    let etcd = Etcd::start().await;
+    let (silent, sound) = (
+        Proxy::to(&etcd.endpoint()).await,
+        Proxy::to(&etcd.endpoint()).await,
+    );
+    let client = connect(&[silent.endpoint(), sound.endpoint()]).await;
+    let mut guards: Vec<LockGuard> = Vec::new();
+    for _ in 0..20 {
+        let session = session(client.clone(), 2).await;
+        guards.push(mutex(&session, &unique("room")).lock().await.unwrap());
+    }
+    silent.hold();
+    let until = Instant::now() + 3 * 2 * SECOND;
+    while Instant::now() < until {
+        assert!(guards.iter().all(|guard| guard.is_held()));
+        sleep(SECOND / 20).await;
+    }
+}
+
+#[tokio::test]
+async fn a_ttl_or_margin_that_cannot_work_is_refused_before_anything_is_sent() {
+    let etcd = Etcd::start().await;
+    let client = etcd.client().await;
+    let milliseconds = Duration::from_millis;
+    let half =
+        "margin of 1.501s does not suit a ttl of 3s; give more than 0 and at most half the ttl";
+    let refused = [
+        (
+            Duration::ZERO,
+            None,
+            "ttl of 0ns is too short; give 1 s or more",
+        ),
+        (milliseconds(999), None, "ttl of 999ms is too short"),
+        (
+            3 * SECOND,
+            Some(Duration::ZERO),
+            "margin of 0ns does not suit a ttl of 3s",
+        ),
+        (3 * SECOND, Some(milliseconds(1501)), half),
+        (
+            3 * SECOND,
+            Some(3 * SECOND),
+            "margin of 3s does not suit a ttl of 3s",
+        ),
+        (3 * SECOND, Some(Duration::MAX), "margin of"),
+    ];
+    for (ttl, margin, why) in refused {
+        let mut builder = Session::builder(client.clone()).ttl(ttl);
+        if let Some(margin) = margin {
+            builder = builder.margin(margin);
+        }
+        let error = builder.open().await.unwrap_err();
+        assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
+        assert!(error.to_string().starts_with(why), "{error}");
+    }
+    assert!(etcd.calls("LeaseGrant").await < 1.0);
+    let odd = Session::builder(client)
+        .ttl(milliseconds(2001))
+        .margin(SECOND);
+    assert_eq!(odd.open().await.unwrap().ttl(), 3 * SECOND);
+}
