@@ -39,6 +39,13 @@ impl Validity {
         self.state().at(now)
     }
 
+    /// The deadline that renewals have set, whatever the work does.
+    pub(crate) fn renewed_until(&self, now: Moment) -> Result<Moment, Lost> {
+        let mut state = self.state();
+        state.at(now)?;
+        state.until
+    }
+
     /// Moves the deadline, which only ever grows, unless it had passed before.
     pub(crate) fn extend(&self, now: Moment, to: Moment) -> Result<(), Lost> {
         let mut state = self.state();

@@ -104,6 +104,11 @@ impl SessionBuilder {
     /// Outside a tokio runtime with time enabled. The session lives on that runtime.
     pub async fn open(self) -> Result<Session> {
         let ttl = self.checked_ttl()?;
+        // Boxed: requests with their retries and a session on its way are large.
+        Box::pin(self.open_with(ttl)).await
+    }
+
+    async fn open_with(self, ttl: i64) -> Result<Session> {
         let etcd = Etcd::new(self.client);
         let grant = grant(&etcd, ttl, DOING).await?;
         let margin = self.margin.unwrap_or(grant.ttl / 10);

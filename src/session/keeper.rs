@@ -25,10 +25,16 @@ pub(super) async fn run(core: std::sync::Arc<Core>) {
     }
 }
 
-/// Sleeps until the next renewal is due: TTL/3 with a jitter of 10 %, so that sessions which
-/// were opened together do not renew together.
+/// Sleeps until the next renewal is due: TTL/3 after the last was sent, with a jitter of 10 %,
+/// so that sessions which were opened together do not renew together.
 async fn wait_for_turn(core: &Core) -> Result<(), Lost> {
-    let due = Instant::now() + (core.ttl / 3).mul_f64(0.9 + 0.2 * fastrand::f64());
+    let interval = (core.ttl / 3).mul_f64(0.9 + 0.2 * fastrand::f64());
+    let left = core
+        .validity
+        .renewed_until(Moment::now())?
+        .left(Moment::now());
+    let age = core.ttl.saturating_sub(core.margin + left);
+    let due = Instant::now() + interval.saturating_sub(age);
     tokio::select! {
         () = sleep_until(due) => core.certain().map(drop),
         lost = watch_the_clock(core) => Err(lost),

@@ -2,7 +2,8 @@
 //! - the member that carries it frozen, two healthy (29);
 //! - every connection reset once a second: renewals stay near one in TTL/3, streams near one a reset (32);
 //! - a client with a request timeout of its own (34);
-//! - attempts that hang leave room for others within the smallest TTL; nonsense is refused (35).
+//! - attempts that hang leave room for others within the smallest TTL; nonsense is refused (35);
+//! - a session that was slow to open lives.
 
 use std::time::Duration;
 
@@ -143,6 +144,7 @@ async fn a_ttl_or_margin_that_cannot_work_is_refused_before_anything_is_sent() {
     let etcd = Etcd::start().await;
     let client = etcd.client().await;
     let milliseconds = Duration::from_millis;
+    let long = "ttl is longer than etcd grants; give less";
     let half =
         "margin of 1.501s does not suit a ttl of 3s; give more than 0 and at most half the ttl";
     let refused = [
@@ -152,6 +154,8 @@ async fn a_ttl_or_margin_that_cannot_work_is_refused_before_anything_is_sent() {
             "ttl of 0ns is too short; give 1 s or more",
         ),
         (milliseconds(999), None, "ttl of 999ms is too short"),
+        (milliseconds(9_000_000_000_001), None, long),
+        (Duration::MAX, None, long),
         (
             3 * SECOND,
             Some(Duration::ZERO),
@@ -179,4 +183,25 @@ async fn a_ttl_or_margin_that_cannot_work_is_refused_before_anything_is_sent() {
         .ttl(milliseconds(2001))
         .margin(SECOND);
     assert_eq!(odd.open().await.unwrap().ttl(), 3 * SECOND);
+}
+
+#[tokio::test]
+async fn a_session_that_was_slow_to_open_lives() {
+    let etcd = Etcd::start().await;
+    let proxy = Proxy::to(&etcd.endpoint()).await;
+    proxy.hold();
+    let opening = tokio::spawn(session(connect(&[proxy.endpoint()]).await, 2));
+    sleep(3 * SECOND).await;
+    assert!(!opening.is_finished());
+    proxy.heal();
+    let session = opening.await.unwrap();
+    let certain = session.certain_until().expect("alive");
+    assert!(
+        certain > Instant::now() + SECOND,
+        "{:?}",
+        certain - Instant::now()
+    );
+    let guard = mutex(&session, &unique("slow")).lock().await.unwrap();
+    sleep(2 * session.ttl()).await;
+    assert!(guard.is_held());
 }
