@@ -32,11 +32,6 @@ impl Name {
         &self.prefix
     }
 
-    /// The prefix of all keys that one session puts under this name.
-    pub(crate) fn session_prefix(&self, lease: i64) -> String {
-        format!("{}{lease:x}-", self.prefix)
-    }
-
     /// The key of one acquire; no two acquires share one at the same time.
     pub(crate) fn key(&self, lease: i64, n: u64) -> String {
         format!("{}{lease:x}-{n}", self.prefix)
@@ -74,7 +69,6 @@ mod tests {
         let name = Name::new("jobs/nightly").unwrap();
         assert_eq!(name.as_str(), "jobs/nightly");
         assert_eq!(name.key(0x0ab3, 7), "jobs/nightly/ab3-7");
-        assert_eq!(name.session_prefix(0x0ab3), "jobs/nightly/ab3-");
     }
 
     #[test]

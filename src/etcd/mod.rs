@@ -71,8 +71,6 @@ pub(crate) struct Range {
 enum Covers {
     /// Deletes of one key.
     Key,
-    /// Deletes of all keys behind a prefix.
-    Prefix,
     /// Puts and deletes of all keys behind a prefix.
     Line,
 }
@@ -80,10 +78,6 @@ enum Covers {
 impl Range {
     pub(crate) fn key(key: impl Into<Vec<u8>>) -> Self {
         Self::new(key, Covers::Key)
-    }
-
-    pub(crate) fn prefix(prefix: impl Into<Vec<u8>>) -> Self {
-        Self::new(prefix, Covers::Prefix)
     }
 
     pub(crate) fn line(prefix: impl Into<Vec<u8>>) -> Self {
@@ -103,7 +97,6 @@ impl Range {
         let options = WatchOptions::new().with_watch_id(id);
         match self.covers {
             Covers::Key => options.with_filters([WatchFilterType::NoPut]),
-            Covers::Prefix => options.with_prefix().with_filters([WatchFilterType::NoPut]),
             Covers::Line => options.with_prefix(),
         }
     }

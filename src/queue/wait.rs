@@ -75,9 +75,7 @@ fn far_ahead(mut ahead: Vec<Standing>) -> Option<Standing> {
 async fn until_gone(place: &Place, far: &Standing) -> Result<()> {
     let core = place.session.core();
     let ahead = core.watches.watch(Range::key(far.key.as_slice()));
-    let own = core
-        .watches
-        .watch(Range::prefix(place.name.session_prefix(core.lease)));
+    let own = core.watches.watch(Range::key(place.key.as_bytes()));
     loop {
         tokio::join!(ahead.ready(), own.ready());
         if far_ahead(look(place).await?).as_ref() != Some(far) {

@@ -1,0 +1,187 @@
+//! A line as a session sees it that has several waiters in it: one watch, the line in memory.
+//!
+//! The line is read once and then follows the puts and deletes of the watch, in the order of
+//! revisions. A waiter has its turn when its key is the first: its own put has then been seen,
+//! hence all that came before it. Whatever the number of waiters, a hand-over costs one commit,
+//! one push, and one wake-up; nothing is read. After a gap, and once per TTL, it is read again.
+
+mod state;
+
+pub(crate) use state::News;
+
+use super::core::Core;
+use super::watch::Change;
+use crate::etcd::{Range, Standing};
+use crate::key::Name;
+use state::State;
+use std::collections::hash_map::{Entry, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep_until};
+
+/// How long a line is followed after its last waiter: under contention, the next comes soon.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// The lines that a session follows.
+#[derive(Default)]
+pub(crate) struct Lines(Mutex<HashMap<Name, Arc<Line>>>);
+
+#[derive(Default)]
+struct Line {
+    state: Mutex<State>,
+    /// Rings when nobody waits any more.
+    empty: Notify,
+}
+
+impl Lines {
+    fn all(&self) -> MutexGuard<'_, HashMap<Name, Arc<Line>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn follows(&self, name: &Name) -> bool {
+        self.all().contains_key(name)
+    }
+
+    /// Waits until the key that was created at `revision` is the first in line, or gone.
+    pub(crate) async fn wait(core: &Arc<Core>, name: &Name, key: &str, revision: i64) -> News {
+        let (waiter, news) = Waiter::stand(core, name, key, revision);
+        // A line that is given up says nothing: then it has to be looked at.
+        let news = news.await.unwrap_or(News::Unreadable);
+        drop(waiter);
+        news
+    }
+}
+
+/// One of our own in a line, until dropped.
+struct Waiter {
+    line: Arc<Line>,
+    key: Arc<[u8]>,
+}
+
+impl Waiter {
+    fn stand(
+        core: &Arc<Core>,
+        name: &Name,
+        key: &str,
+        revision: i64,
+    ) -> (Self, oneshot::Receiver<News>) {
+        let (tell, news) = oneshot::channel();
+        let mut lines = core.lines.all();
+        let line = match lines.entry(name.clone()) {
+            Entry::Occupied(line) => line.get().clone(),
+            Entry::Vacant(none) => {
+                let line = Arc::<Line>::default();
+                tokio::spawn(run(core.clone(), name.clone(), line.clone()));
+                none.insert(line).clone()
+            }
+        };
+        let key = Arc::from(key.as_bytes());
+        // Under the lock of all lines: a line without waiters may be given up.
+        line.state().stand(&key, revision, tell);
+        drop(lines);
+        (Self { line, key }, news)
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let mut state = self.line.state();
+        state.waiting.remove(&self.key);
+        if state.waiting.is_empty() {
+            self.line.empty.notify_one();
+        }
+    }
+}
+
+impl Line {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn run(core: Arc<Core>, name: Name, line: Arc<Line>) {
+    let _ended = Ended(&core, &name, &line);
+    tokio::select! {
+        () = follow(&core, &name, &line) => {}
+        _lost = core.over() => {}
+    }
+}
+
+/// However the task ends: nobody waits for it any longer, and a new one may begin.
+struct Ended<'a>(&'a Core, &'a Name, &'a Arc<Line>);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        let Self(core, name, line) = self;
+        let mut lines = core.lines.all();
+        if lines
+            .get(name)
+            .is_some_and(|other| Arc::ptr_eq(other, line))
+        {
+            lines.remove(name);
+        }
+        line.state().waiting.clear();
+    }
+}
+
+/// Keeps the line up to date until nobody has waited in it for a while.
+async fn follow(core: &Core, name: &Name, line: &Line) {
+    let watch = core.watches.watch(Range::line(name.prefix()));
+    let mut empty_since = None;
+    loop {
+        watch.ready().await;
+        match core
+            .ask("read the line", || core.etcd.line(name.prefix()))
+            .await
+        {
+            Ok(answer) => {
+                let (revision, mut keys) = answer.value;
+                keys.retain(|standing| name.is_in_line(&standing.key));
+                warn_of_foreign(name, &keys);
+                line.state().load(revision, keys.into_iter());
+            }
+            Err(error) => {
+                tracing::debug!(%error, name = name.as_str(), "a line cannot be read");
+                // Their channels close: they look for themselves.
+                line.state().waiting.clear();
+            }
+        }
+        let read_again = Instant::now() + core.about_a_ttl();
+        loop {
+            let empty = line.state().waiting.is_empty();
+            empty_since = empty.then(|| empty_since.unwrap_or_else(Instant::now));
+            let linger_until = empty_since.map(|since| since + LINGER);
+            tokio::select! {
+                change = watch.changed() => match change {
+                    Change::Events(events) => {
+                        line.state().follow(events, |key| name.is_in_line(key));
+                    }
+                    Change::Gap => break,
+                },
+                () = line.empty.notified() => {}
+                () = sleep_until(linger_until.map_or(read_again, |at| at.min(read_again))) => {
+                    if Instant::now() >= read_again {
+                        break;
+                    }
+                    // Under the lock of all lines, so that nobody comes meanwhile.
+                    let mut lines = core.lines.all();
+                    if line.state().waiting.is_empty() {
+                        lines.remove(name);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn warn_of_foreign(name: &Name, keys: &[Standing]) {
+    if let Some(foreign) = keys.iter().find(|standing| standing.lease == 0) {
+        tracing::warn!(
+            name = name.as_str(),
+            key = %String::from_utf8_lossy(&foreign.key),
+            "somebody waits behind a key without a lease: it goes only if somebody deletes it"
+        );
+    }
+}
