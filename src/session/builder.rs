@@ -114,6 +114,7 @@ impl SessionBuilder {
         let margin = self.margin.unwrap_or(grant.ttl / 10);
         let certain_until = grant.sent.plus(grant.ttl.saturating_sub(margin));
         let (debts, receive) = Debts::new();
+        let (tell_revoked, revoked) = watch::channel(None);
         let core = Core {
             etcd,
             lease: grant.id,
@@ -122,7 +123,7 @@ impl SessionBuilder {
             margin,
             validity: Validity::until(certain_until),
             over: watch::Sender::new(None),
-            revoked: watch::Sender::new(None),
+            revoked,
             debts,
             numbers: Numbers::default(),
             pace: Pace::default(),
@@ -132,7 +133,7 @@ impl SessionBuilder {
         tracing::debug!(
             lease = %format_args!("{:x}", core.lease), ttl = ?core.ttl, ?margin, "session opened"
         );
-        Ok(Session::start(core, receive))
+        Ok(Session::start(core, receive, tell_revoked))
     }
 
     /// The TTL in whole seconds, rounded up.

@@ -25,8 +25,8 @@ pub(crate) struct Core {
     pub(super) validity: Validity,
     /// Bad news for those who wait; the truth is `validity`.
     pub(super) over: watch::Sender<Option<Lost>>,
-    /// How the revoke at the end came out.
-    pub(super) revoked: watch::Sender<Option<Result<(), String>>>,
+    /// How the revoke at the end came out, from the janitor; closed if it is no more.
+    pub(super) revoked: watch::Receiver<Option<Result<(), String>>>,
     pub(crate) debts: Debts,
     pub(super) numbers: Numbers,
     pub(super) pace: Pace,

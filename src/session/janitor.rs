@@ -17,11 +17,14 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// Work that somebody owes and the janitor does; dropped when the session ends.
 pub(crate) type Debt = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Tells how the revoke at the end came out.
+pub(super) type TellRevoked = watch::Sender<Option<Result<(), String>>>;
 
 /// Gives the work once it is due, or nothing if there is no more need.
 type Later = Box<dyn FnOnce() -> Option<Debt> + Send>;
@@ -88,7 +91,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(super) async fn run(core: Arc<Core>, mut receive: mpsc::UnboundedReceiver<Debt>) {
+pub(super) async fn run(
+    core: Arc<Core>,
+    mut receive: mpsc::UnboundedReceiver<Debt>,
+    tell_revoked: TellRevoked,
+) {
     let mut working = FuturesUnordered::new();
     let mut look_at: Option<Instant> = None;
     let mut sweep_at: Option<Instant> = None;
@@ -116,8 +123,7 @@ pub(super) async fn run(core: Arc<Core>, mut receive: mpsc::UnboundedReceiver<De
         }
     }
     drop(working);
-    let revoked = revoke(&core).await;
-    core.revoked.send_replace(Some(revoked));
+    tell_revoked.send_replace(Some(revoke(&core).await));
 }
 
 async fn at(instant: Option<Instant>) {

@@ -16,6 +16,7 @@ mod watcher;
 pub use builder::SessionBuilder;
 pub(crate) use core::Core;
 pub(crate) use grant::whole_seconds;
+use janitor::TellRevoked;
 pub(crate) use janitor::{Debt, remove};
 pub(crate) use line::{Lines, News};
 pub(crate) use numbers::Number;
@@ -168,12 +169,12 @@ impl Session {
     pub async fn close(&self) -> Result<()> {
         let core = self.core();
         core.end(Lost::Closed);
-        let mut revoked = core.revoked.subscribe();
+        let mut revoked = core.revoked.clone();
         let outcome = revoked.wait_for(Option::is_some).await;
         let why = match outcome.as_deref() {
             Ok(Some(Ok(()))) => return Ok(()),
             Ok(Some(Err(why))) => why.clone(),
-            Ok(None) | Err(_) => "the runtime has shut down".to_owned(),
+            Ok(None) | Err(_) => "the runtime of the session has shut down".to_owned(),
         };
         Err(Error::Unconfirmed {
             what: format!("lease {:x}", core.lease),
@@ -186,10 +187,10 @@ impl Session {
         &self.handle.core
     }
 
-    fn start(core: Core, debts: mpsc::UnboundedReceiver<Debt>) -> Self {
+    fn start(core: Core, debts: mpsc::UnboundedReceiver<Debt>, tell_revoked: TellRevoked) -> Self {
         let core = Arc::new(core);
         tokio::spawn(keeper::run(core.clone()));
-        tokio::spawn(janitor::run(core.clone(), debts));
+        tokio::spawn(janitor::run(core.clone(), debts, tell_revoked));
         tokio::spawn(watcher::run(core.clone()));
         let handle = Arc::new(Handle { core });
         Self { handle }

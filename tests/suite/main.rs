@@ -19,6 +19,7 @@ mod interop;
 mod losing;
 mod losing_process;
 mod members;
+mod misuse;
 mod overlap;
 mod releasing;
 mod renewing;
