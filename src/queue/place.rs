@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::etcd::{Join, Joined, Look, Standing, Try};
 use crate::key::Name;
 use crate::session::{Answer, Core, Number, Session, remove};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -88,12 +89,18 @@ enum Sent {
 impl InFlight<'_> {
     /// Waits for the outcome. If a key stands then, the caller answers for it.
     async fn answer(mut self) -> Result<(Number, Sent)> {
-        let Some(request) = &mut self.0 else {
-            unreachable!("taken only here and when dropped");
-        };
-        let answer = request.await;
-        self.0 = None;
-        answer
+        poll_fn(|cx| {
+            // Taken out meanwhile: one that panics is not for the janitor to go on with.
+            let Some(mut request) = self.0.take() else {
+                unreachable!("it is put back until it is answered");
+            };
+            let answer = request.as_mut().poll(cx);
+            if answer.is_pending() {
+                self.0 = Some(request);
+            }
+            answer
+        })
+        .await
     }
 }
 
