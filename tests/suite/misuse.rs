@@ -1,5 +1,6 @@
 //! What careless callers do harms nobody else:
 //! - a runtime that goes away takes its sessions along, and who waits for their end is told so;
+//! - waits of one session on several runtimes go on when one of these goes away;
 //! - a future that is polled outside a runtime panics there and nowhere else;
 
 use std::pin::pin;
@@ -31,6 +32,39 @@ fn a_close_after_its_runtime_is_gone_is_unconfirmed() {
         matches!(closed, Err(Error::Unconfirmed { .. })),
         "{closed:?}"
     );
+}
+
+#[test]
+fn a_wait_does_not_depend_on_the_runtime_of_another() {
+    let (long, short) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+    let etcd = long.block_on(Etcd::start());
+    let (held, session) = long.block_on(async { (open(&etcd).await, open(&etcd).await) });
+    let name = unique("runtimes");
+    let guard = long
+        .block_on(Mutex::new(&held, &name).unwrap().lock())
+        .unwrap();
+
+    // Two waits of one session, of which the first ends with its runtime.
+    let mutex = Mutex::new(&session, &name).unwrap();
+    let first = short.spawn(mutex.lock());
+    let client = long.block_on(etcd.client());
+    let stand = async |n| {
+        soon("they stand in line", async || {
+            let keys = keys(&client, &name).await;
+            ensure(keys.len() == n, format!("{keys:?}"))
+        })
+        .await;
+    };
+    long.block_on(stand(2));
+    let second = long.spawn(mutex.lock());
+    long.block_on(stand(3));
+    drop(short);
+    assert!(long.block_on(first).unwrap_err().is_cancelled());
+    let next = long.block_on(async {
+        guard.release().await.unwrap();
+        timeout(BOUND, second).await
+    });
+    assert!(next.expect("the turn comes").unwrap().unwrap().is_held());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
