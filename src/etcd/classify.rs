@@ -22,7 +22,7 @@ const RETRY: Verdict = Verdict::Retry { doubtful: true };
 const NOT_SENT: Verdict = Verdict::Retry { doubtful: false };
 
 /// Texts that decide whatever the code is; the first that fits counts.
-const BY_TEXT: [(&str, Verdict); 11] = [
+const BY_TEXT: [(&str, Verdict); 12] = [
     ("lease not found", Verdict::LeaseGone),
     ("lease already exists", Verdict::LeaseExists),
     ("revision of auth store is old", Verdict::Refresh),
@@ -34,6 +34,8 @@ const BY_TEXT: [(&str, Verdict); 11] = [
     // The runtime that made the client is gone.
     ("Service was not ready", Verdict::Fatal),
     ("database space exceeded", Verdict::Fatal),
+    // By code it is like "too many requests": `ResourceExhausted`.
+    ("message larger than max", Verdict::Fatal),
     // A stream answered that it was given up by the server, which may be just restarting.
     ("etcdserver: server stopped", RETRY),
 ];

@@ -2,6 +2,7 @@
 //! - a runtime that goes away takes its sessions along, and who waits for their end is told so;
 //! - waits of one session on several runtimes go on when one of these goes away;
 //! - a future that is polled outside a runtime panics there and nowhere else;
+//! - a request that etcd will never take is refused, not tried for ever.
 
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -95,4 +96,17 @@ async fn a_lock_polled_outside_a_runtime_panics_only_there() {
         .await
         .expect("close returns")
         .unwrap();
+}
+
+#[tokio::test]
+async fn a_name_too_large_for_etcd_is_refused() {
+    let etcd = Etcd::start().await;
+    let session = open(&etcd).await;
+    // The one is refused by etcd, the other by the gRPC server before it.
+    for size in [1_600_000, 3_000_000] {
+        let mutex = Mutex::new(&session, &"x".repeat(size)).unwrap();
+        let locked = timeout(BOUND, mutex.lock()).await.expect("lock returns");
+        assert!(matches!(locked, Err(Error::Etcd { .. })), "{size}");
+    }
+    assert!(session.is_certain());
 }
