@@ -1,4 +1,202 @@
-//! Distributed locks on etcd v3.
+//! Distributed locks on etcd v3: first come first served, fenced, and told of their loss before
+//! anybody else holds.
+//!
+//! # Do you need a lock at all?
+//!
+//! Most problems of the kind "only one at a time" are better solved where the data is:
+//!
+//! - *The same thing must not be done twice* (an order, a payout): give it an id, and let a
+//!   **unique constraint** refuse the second.
+//! - *Nobody may overwrite what somebody else has changed*: a **conditional update**,
+//!   `UPDATE … WHERE version = $read`; in etcd, a transaction that compares the `mod_revision`.
+//! - *A balance must not go below zero*: check and change in one statement,
+//!   `UPDATE … SET balance = balance - $n WHERE balance >= $n`.
+//!
+//! These have no TTL to choose and nothing to renew, and a process that is paused at the worst
+//! moment does them no harm.
+//!
+//! A lock is for what is left: a job that should run in one place at a time, somebody else's
+//! API, a file, a device. Then ask what happens if, once in a long while, two hold it at once:
+//!
+//! - **Efficiency**: work is done twice, a mail is sent twice. A lock is enough.
+//! - **Correctness**: money or data is lost. Then no lock that can expire is enough, whoever made
+//!   it ([Kleppmann 2016]). Let the lock keep the crowd away, and let the resource check the
+//!   [fencing token](#the-fencing-token), a constraint or a version.
+//!
+//! # Quick start
+//!
+//! ```no_run
+//! use etcd_lock::etcd_client::{Client, ConnectOptions};
+//! use etcd_lock::{Mutex, Session};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let options = ConnectOptions::new().with_require_leader(true);
+//! let client = Client::connect(["http://127.0.0.1:2379"], Some(options)).await?;
+//! let session = Session::open(client).await?; // one for the whole process
+//!
+//! let mutex = Mutex::new(&session, "jobs/nightly")?;
+//! let guard = mutex.lock().await?; // waits in line; see also `try_lock` and `lock_within`
+//! let token = guard.token();
+//! let worked = guard
+//!     .run_until_lost(async {
+//!         // The work. It is stopped if the lock is lost, and hands the token to what it writes.
+//!         println!("working, fenced with {token}");
+//!     })
+//!     .await;
+//! if let Err(lost) = worked {
+//!     eprintln!("stopped in the middle: {lost}");
+//! }
+//! guard.release().await?;
+//! session.close().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! Elections ([`Election`], [`Observer`]) stand in the same kind of line, and [`scheduler`] has
+//! the loops that services need around them: one leader at a time, or one run per tick.
+//!
+//! # How it works
+//!
+//! 1. A [`Session`] is a lease in etcd that is renewed every TTL/3.
+//! 2. Who wants the lock `name` puts a key `name/<lease>-<n>` on that lease; the same transaction
+//!    tells who stands there already. With nobody there, the lock is held: one round trip.
+//! 3. The keys are a line in the order of their create revisions; the first one holds.
+//! 4. Who waits follows the line by a watch, so that nothing has to be read when the turn comes;
+//!    far back in a long line it watches one key only, and moves up. A release wakes a few of
+//!    those who wait, never all.
+//! 5. A release deletes the key, if it still is that very key. If the process dies, the lease
+//!    expires, and etcd deletes all its keys.
+//! 6. The session is *certain* until the **sending** of the last answered renewal + TTL - margin.
+//!    etcd began to count later than that, so it gives nothing away before.
+//! 7. [`is_held`](Hold::is_held) compares that instant with the clock on every call: it needs no
+//!    network and no task that happens to run.
+//! 8. The create revision is the [`FencingToken`]: larger for every next holder.
+//! 9. What is dropped in mid-request (a future, a guard) is brought to its end and cleaned up by a
+//!    task of the session, or else by the lease.
+//! 10. Every request can be sent twice without harm, and is: a dead or frozen member among three
+//!     costs time, not an error.
+//!
+//! # Promises
+//!
+//! - **One holder.** While etcd keeps its word and clocks run at about the same rate, at most one
+//!   guard of a name is [held](Hold::is_held) at any moment. A guard is not held any more *before*
+//!   etcd can give the lock to the next.
+//! - **First come, first served**, by arrival at etcd: across tasks, sessions, processes and
+//!   [other clients](#other-clients).
+//! - **Loss is told**, with its [cause](Lost), with or without a network; what is lost stays lost.
+//! - **Nothing is left behind**: a future or guard that is dropped takes its key along, and what a
+//!   crash leaves goes with the lease.
+//!
+//! # Not promised
+//!
+//! - **That nothing happens after a pause.** Between "is it held?" and the write, a process can be
+//!   stopped for longer than the TTL: by the scheduler, by swapping, by a debugger. When it wakes
+//!   it writes, and only then asks again. Only the token helps.
+//! - **That a suspended virtual machine knows.** Time for which the machine sleeps counts on Linux
+//!   (`CLOCK_BOOTTIME`), but a hypervisor that pauses or migrates a guest may stop all of its
+//!   clocks. Then the guard counts as held until etcd says otherwise, at the next renewal or
+//!   sooner. Only the token helps.
+//! - **That packets arrive in time.** What was sent while the lock was held can arrive when
+//!   somebody else holds it. Only the token helps.
+//! - **Anything about what is removed by hand.** A delete of the key (`etcdctl del`) or a revoke of
+//!   the lease gives the lock to the next one at once; the guard is told as soon as etcd says so
+//!   ([`Lost::KeyDeleted`], [`Lost::LeaseGone`]), which may be later than the next holder is.
+//! - **Clocks of different rates**, beyond the margin: the default of TTL/10 covers a difference
+//!   of a tenth. What clocks *say* does not matter; they may jump.
+//! - **Tokens across a restore.** An etcd restored from a snapshot may count its revisions from an
+//!   earlier one, and has the keys and leases of then. Close all sessions before, and restore with
+//!   `etcdutl snapshot restore --bump-revision <enough> --mark-compacted`, or else tell the
+//!   resource to forget its tokens.
+//! - **A takeover at the very end of the TTL.** etcd looks for expired leases every half second,
+//!   and a change of *its* leader gives every lease its full TTL once more: takeover can be late,
+//!   never early.
+//! - **That a holder gets on.** Renewal goes on for as long as the process runs: work that hangs
+//!   holds the lock. ([`Leading::progress_within`](scheduler::Leading::progress_within) gives up
+//!   for such work.)
+//! - **Re-entrancy.** A task that locks the same name again waits for itself.
+//!
+//! # The fencing token
+//!
+//! [`guard.token()`](Hold::token) is a number that grows from holder to holder of a name. Take it
+//! to the resource with every write, and show it before the first read; the resource keeps the
+//! largest it has seen and refuses smaller ones. In SQL, with a column for it:
+//!
+//! ```sql
+//! -- Before reading: nobody older gets through from here on.
+//! UPDATE job SET token = $token WHERE id = $id AND token <= $token RETURNING state;
+//! -- The write. No row changed: somebody newer was here, so stop.
+//! UPDATE job SET token = $token, state = $state WHERE id = $id AND token <= $token;
+//! ```
+//!
+//! If the resource is in the same etcd, no number is needed: [`guard.fence()`](Hold::fence) is a
+//! condition that is true while the hold's key stands, judged in the very transaction that writes.
+//!
+//! Something that can check nothing (a mail server, most APIs) cannot be fenced: make what you
+//! send harmless to receive twice, by an id for example.
+//!
+//! # Choosing TTL and margin
+//!
+//! The [TTL](SessionBuilder::ttl) is how long the others wait after a *crash* (and half a second
+//! more, at which etcd looks). It does not limit how long a lock can be held, since it is renewed
+//! for as long as the process runs. Shorter than your longest ordinary pause (CPU throttling, a
+//! slow disk, a change of etcd's own leader: 1 to 3 s), it means losing locks without need. The
+//! default of 10 s suits most; 3 s suits those who have measured.
+//!
+//! The [margin](SessionBuilder::margin) is how much earlier than etcd the session gives itself up:
+//! the default of TTL/10 is for clocks. Enlarge it by the time that your work needs to stop.
+//!
+//! # Cancel safety
+//!
+//! Every future of this crate may be dropped at any point, by a timeout or in `select!`. Dropping a
+//! future does not take back a request that is on its way, so the session brings it to its end in
+//! the background and then undoes it. What that means in each case, such as the loss of the place
+//! in line, is said under *Cancel safety* at each function. The futures have to be polled in a
+//! tokio runtime with time enabled, and the session's tasks live on the one that opened it.
+//!
+//! # Other clients
+//!
+//! Go's `concurrency.Mutex` and `concurrency.Election`, `etcdctl lock` and `etcdctl elect`, and
+//! what else follows their recipe (jetcd), stand in one line with this crate, given the same name
+//! (a prefix without its last `/`).
+//!
+//! `a` and `a/b` are different locks here. In Go they collide: a Go client that waits for `a` also
+//! waits for whoever holds `a/b`. Do not nest names where Go takes part.
+//!
+//! # Configuring the client
+//!
+//! Give [`Client::connect`](etcd_client::Client::connect) all members of the cluster, and these
+//! [options](etcd_client::ConnectOptions):
+//!
+//! - `with_require_leader(true)`: a member that has lost its cluster then says so to those who
+//!   watch, instead of being silent. Without it the crate finds out by looking, about once a TTL.
+//! - `with_connect_timeout(…)` of a second or two, so that a dead host is given up soon.
+//! - `with_keep_alive(…)`, if you like, at most every 5 s: etcd closes the connection of who pings
+//!   more often.
+//! - `with_user(…)` where etcd has authentication on; the user needs to read and write `name/`.
+//!
+//! A request timeout is not needed: every request of this crate has a limit of its own.
+//!
+//! # Types of others
+//!
+//! The types of [`etcd_client`] (which is re-exported) are part of this crate's API, as are tokio's
+//! [`Instant`](tokio::time::Instant) and, for [`Observer`], the `Stream` trait of `futures-core`.
+//! An etcd-client release with breaking changes makes for one of ours.
+//!
+//! # Feature flags
+//!
+//! None is on by default. Each forwards the TLS choice of etcd-client that has its name: `tls`,
+//! `tls-ring`, `tls-aws-lc`, `tls-roots`, `tls-native-roots`, `tls-webpki-roots`, `tls-openssl`,
+//! `tls-openssl-vendored`.
+//!
+//! # Sources
+//!
+//! - Martin Kleppmann, [How to do distributed locking][Kleppmann 2016], 2016: efficiency or
+//!   correctness, and why a token.
+//! - etcd, [Notes on the usage of lock and lease](https://etcd.io/docs/v3.5/learning/why/#notes-on-the-usage-of-lock-and-lease):
+//!   the same for this very server; and [API guarantees](https://etcd.io/docs/v3.5/learning/api_guarantees/).
+//! - Cary Gray and David Cheriton, [Leases](https://doi.org/10.1145/74850.74870), 1989: why the one
+//!   who holds has to count from the sending, and what clocks have to do for it.
+//!
+//! [Kleppmann 2016]: https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod clock;
@@ -24,3 +222,8 @@ pub use mutex::{Busy, Mutex};
 pub use observer::Observer;
 pub use queue::{Hold, Waiter};
 pub use session::{Session, SessionBuilder};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
