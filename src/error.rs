@@ -7,8 +7,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Everything a call of this crate can fail with.
 ///
-/// What can be tried again *is* tried again inside the call; an error that reaches the
-/// caller is one that another try of the same would not cure.
+/// What can be tried again *is* tried again inside the call, as long as its limit and the session
+/// allow. A loop of your own is needed only to open a session: the next one, or the first while
+/// etcd is away for longer than [`Session::open`](crate::Session::open) tries.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -22,12 +23,13 @@ pub enum Error {
         why: String,
     },
 
-    /// The session, the place in line or the hold is gone. Open a new session if
-    /// [`Session::is_certain`](crate::Session::is_certain) says that it was the session.
+    /// The session, the place in line or the hold is gone. If
+    /// [`Session::is_certain`](crate::Session::is_certain) is false it was the session: open a new
+    /// one. If not, the key was deleted by hand: lock again.
     #[error("{0}")]
     Lost(#[from] Lost),
 
-    /// [`lock_within`](crate::Mutex::lock_within) did not get its turn in time. It left the line.
+    /// The turn did not come in time: [`lock_within`](crate::Mutex::lock_within) left the line.
     #[error("no turn on {name:?} within {limit:?}; its queue shows who holds it")]
     #[non_exhaustive]
     TimedOut {
@@ -88,7 +90,9 @@ fn hint(source: &etcd_client::Error) -> &'static str {
     }
 }
 
-/// How a session, a place in line or a hold was lost: gone without being given up.
+/// How a session, a place in line or a hold was lost.
+///
+/// Every session, place and hold has one cause, the first, and keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Lost {
@@ -105,7 +109,7 @@ pub enum Lost {
     /// The work under it reported no progress within the budget that it was given.
     #[error("lost: the work reported no progress within its budget")]
     Stalled,
-    /// The session was closed.
+    /// The session was closed, by [`Session::close`](crate::Session::close).
     #[error("lost: the session was closed; open a new one")]
     Closed,
 }

@@ -9,9 +9,20 @@ use std::fmt;
 /// itself: a holder that was paused, or a packet that was late, and arrives when
 /// somebody else holds.
 ///
-/// Tokens of *different* names may be compared but mean nothing to each other. They are
-/// comparable only within one cluster history: after a restore from a snapshot etcd's
-/// revisions may start lower, unless it was restored with `--bump-revision`.
+/// What is read under the lock counts, too: show the token *before* you read, so that nobody
+/// older can write between your reading and your writing.
+///
+/// # Promises
+///
+/// Every holder of a name has a larger token than all before it, whatever client it used; locks
+/// and elections of one name count together.
+///
+/// # Not promised
+///
+/// - Tokens of *different* names can be compared but mean nothing to each other.
+/// - Nor do they across a restore of etcd from a snapshot: its revisions may start lower, unless
+///   it was restored with `--bump-revision`.
+/// - They are not consecutive.
 ///
 /// # Examples
 ///
@@ -42,7 +53,7 @@ impl FencingToken {
         Self(revision.cast_unsigned())
     }
 
-    /// Gives the number itself, to be stored or sent.
+    /// Gives the number itself, to be stored or sent. It fits into a signed 64-bit column.
     pub fn get(self) -> u64 {
         self.0
     }

@@ -12,7 +12,8 @@ use std::ops::Deref;
 /// a new guard with a larger token.
 ///
 /// Dropping it gives the lock up in the background, in any place: it does not block, panic or
-/// need a runtime. [`release`](Self::release) tells you when it is done.
+/// need a runtime. [`release`](Self::release) tells you when it is done. Beware of
+/// `let _ = mutex.lock().await?`, which drops it at once; `let _guard = …` does not.
 #[must_use = "dropping a guard at once gives the lock up; bind it to a name, not to `_`"]
 #[derive(Debug)]
 pub struct LockGuard {
@@ -30,14 +31,36 @@ impl LockGuard {
     ///
     /// # Cancel safety
     ///
-    /// The lock is given up with the first poll; if the future is dropped, the key is removed
-    /// in the background.
+    /// The lock is given up in any case; if the future is dropped, the key is removed in the
+    /// background.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`](crate::Error::Lost) at once if the lock had been lost before: then the
-    /// work was not protected to its end. [`Error::Unconfirmed`](crate::Error::Unconfirmed) if
-    /// etcd has not confirmed within a TTL: removing goes on in the background.
+    /// Whatever it is, the lock is given up; with the latter two the key may stand a while longer.
+    ///
+    /// - [`Error::Lost`](crate::Error::Lost) if the lock had been lost before, or the session
+    ///   ends before etcd confirms: the work may not have been protected to its end.
+    /// - [`Error::Unconfirmed`](crate::Error::Unconfirmed) if etcd has not confirmed within a
+    ///   TTL, [`Error::Etcd`](crate::Error::Etcd) if it refuses: removing goes on in the
+    ///   background.
+    ///
+    /// # Panics
+    ///
+    /// If it is not polled in a tokio runtime with time enabled.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example(guard: etcd_lock::LockGuard) {
+    /// use etcd_lock::Error;
+    ///
+    /// match guard.release().await {
+    ///     Ok(()) => println!("done, and the next one has it"),
+    ///     Err(Error::Lost(lost)) => println!("somebody else may have worked meanwhile: {lost}"),
+    ///     Err(error) => println!("done; the next one may have to wait: {error}"),
+    /// }
+    /// # }
+    /// ```
     pub async fn release(self) -> Result<()> {
         self.hold.release().await
     }

@@ -3,6 +3,8 @@
 use crate::error::{Error, Result};
 use crate::guard::LockGuard;
 use crate::key::Name;
+#[cfg(doc)]
+use crate::queue::Hold;
 use crate::queue::{self, Waiter};
 use crate::session::Session;
 use std::fmt;
@@ -15,17 +17,26 @@ use std::time::Duration;
 /// client's `concurrency.Mutex`, `etcdctl lock` or jetcd on that name. `a` and `a/b` are
 /// different locks.
 ///
-/// Cheap to make and to clone: it is a name and a session, and sends nothing by itself.
+/// Cheap to make and to clone: it is a name and a clone of the session, and sends nothing by
+/// itself.
+///
+/// # Promises
+///
+/// - At most one guard of a name [is held](Hold::is_held) at any moment, as far as time can tell;
+///   see [`Hold`].
+/// - Turns come in the order in which etcd took the requests to join.
 ///
 /// # Not promised
 ///
 /// - Re-entrancy: a task that holds the lock and calls [`lock`](Self::lock) again waits for
 ///   itself.
 /// - That work under the lock never overlaps, if the work does not check. Run it with
-///   [`run_until_lost`](LockGuard::run_until_lost) and take the [token](LockGuard::token) to
-///   the resource.
+///   [`run_until_lost`](Hold::run_until_lost) and take the [token](Hold::token) to the
+///   resource.
 ///
 /// # Examples
+///
+/// One job at a time, wherever it is started:
 ///
 /// ```no_run
 /// use etcd_lock::{Mutex, Session};
@@ -33,8 +44,10 @@ use std::time::Duration;
 /// # async fn example(session: Session) -> Result<(), Box<dyn std::error::Error>> {
 /// let mutex = Mutex::new(&session, "jobs/nightly")?;
 /// let guard = mutex.lock().await?;
-/// let done = guard.run_until_lost(async { /* the work */ }).await;
-/// guard.release().await?;
+/// match guard.run_until_lost(async { /* the work */ }).await {
+///     Ok(()) => guard.release().await?,
+///     Err(lost) => eprintln!("stopped in the middle: {lost}"),
+/// }
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
@@ -43,7 +56,7 @@ pub struct Mutex {
     name: Name,
 }
 
-/// Somebody else stands in the line of the lock that was tried.
+/// What a [try](Mutex::try_lock) gives if the lock is held, or somebody waits for it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("held by {} ({})", holder.label, holder.key)]
 pub struct Busy {
@@ -51,7 +64,7 @@ pub struct Busy {
 }
 
 impl Busy {
-    /// Tells who held the lock when it was tried.
+    /// Tells who was first in line when the lock was tried.
     pub fn holder(&self) -> &Waiter {
         &self.holder
     }
@@ -77,8 +90,9 @@ impl Mutex {
     /// Waits in line for the lock.
     ///
     /// Without contention this is one transaction. The wait ends with the session at the
-    /// latest; bound it with [`lock_within`](Self::lock_within) or
-    /// [`tokio::time::timeout`].
+    /// latest; bound it with [`lock_within`](Self::lock_within) or [`tokio::time::timeout`].
+    /// The place in line is taken when the future is first polled; the future borrows nothing
+    /// and can be spawned.
     ///
     /// # Cancel safety
     ///
@@ -89,24 +103,36 @@ impl Mutex {
     /// # Errors
     ///
     /// [`Error::Lost`] if the session ends, or the place's key is deleted by somebody else: told
-    /// within a second. [`Error::Etcd`] if etcd refuses for good (permissions, for example).
-    /// That a member does not answer is no error here: it is tried again until the session ends.
+    /// within a second, if etcd can be reached. [`Error::Etcd`] if etcd refuses for good
+    /// (permissions, for example). That no member answers is no error here: it is tried again
+    /// until the session ends.
+    ///
+    /// # Panics
+    ///
+    /// If it is not polled in a tokio runtime with time enabled.
     pub fn lock(&self) -> impl Future<Output = Result<LockGuard>> + Send + use<> {
         let (session, name, label) = self.parts();
         async move { queue::wait(session, name, label).await.map(LockGuard::new) }
     }
 
-    /// Takes the lock if nobody stands in its line, and else tells who holds it.
+    /// Takes the lock if nobody stands in its line, and else tells who is first.
     ///
-    /// One transaction; a try that fails leaves nothing behind.
+    /// One transaction, as a rule; a try that fails leaves nothing behind.
     ///
     /// # Cancel safety
     ///
-    /// As [`lock`](Self::lock).
+    /// Dropping the future takes no lock: if its request is in flight, the key is removed in the
+    /// background.
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock). That the lock is busy is the inner `Err`.
+    /// As [`lock`](Self::lock). That the lock is busy is not among them but the inner `Err`:
+    /// `is_ok()`, or `if let Ok(_) = …`, does **not** mean that the lock was taken. Match both,
+    /// or use `??`.
+    ///
+    /// # Panics
+    ///
+    /// As [`lock`](Self::lock).
     ///
     /// # Examples
     ///
@@ -133,7 +159,7 @@ impl Mutex {
         }
     }
 
-    /// Waits in line for the lock, but not longer than `limit`.
+    /// Waits in line for the lock, but not longer than `limit`, counted from this call.
     ///
     /// # Cancel safety
     ///
@@ -143,6 +169,24 @@ impl Mutex {
     ///
     /// [`Error::TimedOut`] after `limit`, whether others held it or etcd was away; else as
     /// [`lock`](Self::lock).
+    ///
+    /// # Panics
+    ///
+    /// If it is called, or its future polled, outside a tokio runtime with time enabled.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example(mutex: etcd_lock::Mutex) -> Result<(), etcd_lock::Error> {
+    /// use std::time::Duration;
+    ///
+    /// match mutex.lock_within(Duration::from_secs(5)).await {
+    ///     Ok(guard) => guard.release().await?,
+    ///     Err(etcd_lock::Error::TimedOut { .. }) => println!("busy; another time"),
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn lock_within(
         &self,
         limit: Duration,
@@ -159,6 +203,9 @@ impl Mutex {
 
     /// Shows who stands in the line: the holder first, then the waiters in order.
     ///
+    /// It is read from etcd in one linearizable read: true of that moment, past when you see it.
+    /// Whoever is first may not yet know, and one that has crashed is shown until its lease ends.
+    ///
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing.
@@ -166,6 +213,20 @@ impl Mutex {
     /// # Errors
     ///
     /// [`Error::Lost`] if the session ends, [`Error::Etcd`] if etcd refuses.
+    ///
+    /// # Panics
+    ///
+    /// If it is not polled in a tokio runtime with time enabled.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example(mutex: etcd_lock::Mutex) -> Result<(), etcd_lock::Error> {
+    /// for waiter in mutex.queue().await? {
+    ///     println!("{}. {} (token {})", waiter.position, waiter.label, waiter.token);
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn queue(&self) -> Result<Vec<Waiter>> {
         let line = queue::list(self.session.core(), &self.name).await?;
         let line = line.iter().enumerate();

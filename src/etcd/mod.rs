@@ -1,5 +1,5 @@
 //! The wire: each request this crate makes, once, and no policy. Who calls decides about
-//! retries and deadlines; [`classify`] tells what an error means.
+//! retries and deadlines; [`classify()`] tells what an error means.
 
 mod classify;
 mod guarded;

@@ -26,8 +26,15 @@ use tokio::time::Instant;
 /// # Promises
 ///
 /// As long as clocks run at about the same rate, it is not held any more *before* etcd can give
-/// the turn to anybody else, unless somebody deletes its key: then that is told as soon as etcd
-/// says so, and the next holder may be told at the same time.
+/// the turn to anybody else. Two things done by hand are outside of that: a delete of its key and
+/// a revoke of its lease. They are told as soon as etcd says so, and the next holder may be told
+/// earlier.
+///
+/// # Not promised
+///
+/// That nothing is done after the loss: between an answer and what you do next, this process can
+/// stand still, and a packet can be late. For that, take the [token](Self::token) or the
+/// [fence](Self::fence) to the resource.
 pub struct Hold {
     place: Place,
     fate: Owned,
@@ -44,11 +51,13 @@ impl Hold {
     }
 
     /// Gives the number to fence the resource with: larger than that of every earlier holder.
+    ///
+    /// See [`FencingToken`] for what the resource has to do.
     pub fn token(&self) -> FencingToken {
         FencingToken::of(self.place.revision)
     }
 
-    /// Gives the name.
+    /// Gives the name of the lock or election.
     pub fn name(&self) -> &str {
         self.place.name.as_str()
     }
@@ -58,28 +67,34 @@ impl Hold {
         &self.place.key
     }
 
-    /// Tells whether the lock is certainly held at this moment.
+    /// Tells whether it is certainly held at this moment.
     ///
     /// Compares the clock on every call, so it is right even if this process stood still until
-    /// now. What happens between this answer and the next line is what the token is for.
+    /// now. What happens between this answer and the next line is what the token is for. Once
+    /// false it stays false.
     pub fn is_held(&self) -> bool {
         self.certain().is_ok()
     }
 
-    /// Gives the instant until which the lock is certainly held, if it still is.
+    /// Gives the instant until which it is certainly held, if it still is.
     ///
-    /// Renewals move it on. Within it the lock can be lost only by a delete of the key, a revoke
-    /// of the lease or a close of the session.
+    /// Renewals move it on. Before that it can be lost only by a delete of the key, a revoke of
+    /// the lease or a close of the session. tokio's clock does not count time for which the
+    /// machine is suspended; [`is_held`](Self::is_held) does (on Linux).
     pub fn certain_until(&self) -> Option<Instant> {
         let until = self.certain().ok()?;
         Some(Instant::now() + until.left(Moment::now()))
     }
 
-    /// Waits until the lock is lost, and tells how.
+    /// Waits until it is lost, and tells how.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing; it can be called again.
+    ///
+    /// # Panics
+    ///
+    /// If it is not polled in a tokio runtime with time enabled.
     pub async fn lost(&self) -> Lost {
         loop {
             if let Some(lost) = self.fate.lost() {
@@ -92,8 +107,7 @@ impl Hold {
         }
     }
 
-    /// Runs `work` as long as the lock is held: if it is lost, the work is dropped where it
-    /// stands and the cause is given.
+    /// Runs `work` as long as it is held, and drops the work where it stands on loss.
     ///
     /// The loss is asked for before every step of the work, by the clock. Work can be stopped
     /// only where it awaits: hand blocking work the token, and keep it short. What the work
@@ -101,13 +115,23 @@ impl Hold {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the work; the lock stays held.
+    /// Dropping the future drops the work; the hold stays as it is.
     ///
     /// # Errors
     ///
-    /// The cause of the loss; the work's own result is the inner value.
+    /// The cause of the loss; the work's own result is the inner value. Work that has come to its
+    /// end was protected up to its last step, not through it: [`release`] tells if it was lost
+    /// since.
+    ///
+    /// [`release`]: crate::LockGuard::release
+    ///
+    /// # Panics
+    ///
+    /// If it is not polled in a tokio runtime with time enabled.
     ///
     /// # Examples
+    ///
+    /// Work that carries its token:
     ///
     /// ```no_run
     /// # async fn example(guard: etcd_lock::LockGuard) -> Result<(), Box<dyn std::error::Error>> {
@@ -131,13 +155,15 @@ impl Hold {
         .await
     }
 
-    /// Gives a condition for transactions of your own in the same etcd: true while this hold's
-    /// key stands, so that nothing is written once it is gone.
+    /// Gives a condition for transactions in the same etcd: true while this hold's key stands.
     ///
-    /// etcd judges it, not a clock: a transaction with this condition is safe however long
-    /// this process was paused.
+    /// Nothing is written once the key is gone. etcd judges it, not a clock: a transaction with
+    /// this condition is safe however long this process was paused. (Its answer can be lost, as
+    /// any answer; whoever repeats it has to be ready for its having been carried out.)
     ///
     /// # Examples
+    ///
+    /// A write that only the holder can make:
     ///
     /// ```no_run
     /// use etcd_lock::etcd_client::{Client, Txn, TxnOp};

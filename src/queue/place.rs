@@ -12,7 +12,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// The near window, see [`super::wait`]: how many keys a join reads, and a look.
+/// The near window, see [`mod@super::wait`]: how many keys a join reads, and a look.
 pub(super) const NEAR: u8 = 8;
 
 /// A place in the line of a name, on a key of its own.

@@ -6,8 +6,10 @@ use crate::fencing::FencingToken;
 use crate::key::Name;
 use crate::session::Core;
 
-/// Somebody in the line of a name, as the queue view shows it: at position 0 the holder, then
-/// the waiters in the order in which they will get their turn.
+/// Somebody in the line of a name, as [`Mutex::queue`](crate::Mutex::queue) shows it.
+///
+/// At position 0 the holder, then the waiters in the order in which they will get their turn.
+/// Everybody is here who has a key in the line, other clients, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiter {
@@ -20,7 +22,7 @@ pub struct Waiter {
     pub label: String,
     /// The token it holds with, or would hold with.
     pub token: FencingToken,
-    /// The lease the key hangs on; 0 is a key that no crash will remove.
+    /// The lease the key hangs on; 0 is a key that no crash will remove, only a delete by hand.
     pub lease: i64,
 }
 

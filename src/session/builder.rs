@@ -58,22 +58,22 @@ impl SessionBuilder {
         }
     }
 
-    /// Sets the time to live of the lease: how long others wait after a *crash* of this
-    /// process. It does not limit how long a lock can be held.
+    /// Sets the time to live of the lease: how long others wait after a *crash* of this process.
     ///
-    /// Default 10 s, at least 1 s; parts of a second are rounded up. etcd may grant more: with
-    /// default timings at least 2 s. Choose it several times longer than the pauses that your
-    /// process, network and etcd are used to.
+    /// It does not limit how long a lock can be held. Default 10 s, at least 1 s; parts of a
+    /// second are rounded up. etcd may grant more: with its default timings at least 2 s; see
+    /// [`Session::ttl`]. Choose it several times longer than the pauses that your process,
+    /// network and etcd are used to.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// Sets how much earlier than etcd can expire the lease the session counts as lost.
+    /// Sets how much earlier the session counts as lost than etcd can expire its lease.
     ///
-    /// Default TTL/10. It has to cover by how much the clocks' *rates* may differ in one TTL
-    /// and the time that your work needs to stop. More than 0 and at most TTL/2, so that two
-    /// renewals fit into the rest.
+    /// Default TTL/10. It has to cover by how much two clocks can drift apart in one TTL, and
+    /// the time that your work needs to stop. More than 0 and at most half the TTL, so that a
+    /// renewal and another try fit into the rest.
     pub fn margin(mut self, margin: Duration) -> Self {
         self.margin = Some(margin);
         self
@@ -101,7 +101,7 @@ impl SessionBuilder {
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime with time enabled. The session lives on that runtime.
+    /// If it is not polled in a tokio runtime with time enabled. The session lives on that one.
     pub async fn open(self) -> Result<Session> {
         let ttl = self.checked_ttl()?;
         // Boxed: requests with their retries and a session on its way are large.

@@ -36,9 +36,9 @@ use tokio::time::Instant;
 /// A lease of etcd, kept alive: everything held or waited for through it lives and dies with it.
 ///
 /// One session serves any number of locks; clones are the same session. It ends once and for
-/// good: by [`close`](Self::close), when the last clone, guard and waiter is dropped, when etcd
-/// says that the lease is gone, or when no renewal was answered for so long that the lease
-/// *may* have expired. It never comes back by itself. After a loss, open another.
+/// good: by [`close`](Self::close), when nothing is left that uses it (clones, mutexes, guards,
+/// waiters), when etcd says that the lease is gone, or when no renewal was answered for so long
+/// that the lease *may* have expired. It never comes back by itself. After a loss, open another.
 ///
 /// # Promises
 ///
@@ -46,15 +46,18 @@ use tokio::time::Instant;
 ///   that the clocks of this machine and of etcd's leader run at the same rate to within the
 ///   margin: until the **sending** of the last answered renewal + TTL - margin. Time for which
 ///   the machine is suspended counts (on Linux), and so does time for which no task could run.
-/// - It renews at TTL/3. A restart or change of etcd's leader, a closed connection or a slow
-///   member is no loss, as long as some member answers in time.
-/// - Its requests never use the client's own timeouts for its waits, and a timeout around
-///   [`lock`](crate::Mutex::lock) never touches renewal.
+/// - It renews at TTL/3, and more often while nobody answers. A restart or change of etcd's
+///   leader, a closed connection or a slow member is no loss, as long as some member answers in
+///   time.
+/// - Renewal is nobody's but the session's: a timeout around [`lock`](crate::Mutex::lock), or
+///   dropping its future, never touches it.
 ///
 /// # Not promised
 ///
-/// A process that stands still between asking "do I hold it?" and acting cannot be stopped by
-/// any clock; the [`FencingToken`](crate::FencingToken) is for that.
+/// - A process that stands still between asking "do I hold it?" and acting cannot be stopped by
+///   any clock; the [`FencingToken`](crate::FencingToken) is for that.
+/// - The session's tasks live on the runtime that it was opened on. If that one shuts down, or
+///   is blocked for longer than the TTL, the session ends by time.
 ///
 /// # Examples
 ///
@@ -96,16 +99,20 @@ impl Session {
     /// # Errors
     ///
     /// [`Error::Etcd`] if etcd refuses, or if no member answers within 10 s.
+    ///
+    /// # Panics
+    ///
+    /// If it is not polled in a tokio runtime with time enabled. The session lives on that one.
     pub async fn open(client: Client) -> Result<Self> {
         Self::builder(client).open().await
     }
 
-    /// Begins a session with a TTL, margin or label of your own.
+    /// Begins a session with settings of your own: TTL, margin, label.
     pub fn builder(client: Client) -> SessionBuilder {
         SessionBuilder::new(client)
     }
 
-    /// Gives the id of the lease, as etcd and `etcdctl lease` know it (there in hexadecimal).
+    /// Gives the id of the lease, as etcd knows it (`etcdctl lease` shows it in hexadecimal).
     pub fn lease_id(&self) -> i64 {
         self.core().lease
     }
@@ -125,8 +132,9 @@ impl Session {
 
     /// Gives the instant until which the session is certain to live, if it still is.
     ///
-    /// Each answered renewal moves it. tokio's clock does not count time for which the machine
-    /// is suspended; [`is_certain`](Self::is_certain) does.
+    /// Each answered renewal moves it on. tokio's clock does not count time for which the
+    /// machine is suspended, so after a suspend it is too late an instant; ask
+    /// [`is_certain`](Self::is_certain), which does count it (on Linux).
     pub fn certain_until(&self) -> Option<Instant> {
         let until = self.core().certain().ok()?;
         Some(Instant::now() + until.left(Moment::now()))
@@ -134,11 +142,15 @@ impl Session {
 
     /// Waits until the session ends and gives the cause.
     ///
-    /// After [`close`](Self::close), and from a clone, that is [`Lost::Closed`].
+    /// That is [`Lost::Closed`] after [`close`](Self::close), whichever clone it was called on.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing; it can be called again.
+    ///
+    /// # Panics
+    ///
+    /// If it is not polled in a tokio runtime with time enabled.
     pub async fn ended(&self) -> Lost {
         loop {
             let Some(until) = self.certain_until() else {
@@ -153,19 +165,19 @@ impl Session {
 
     /// Ends the session and revokes its lease: what it holds is free for others at once.
     ///
-    /// Every guard and waiter of the session, through whatever clone, is told
-    /// [`Lost::Closed`] *before* the request goes out. Closing a session that has ended
-    /// already revokes what may be left of its lease.
+    /// For all guards and waiters of the session, and for its clones, it has ended
+    /// ([`Lost::Closed`]) *before* the request goes out. A session that was lost before revokes
+    /// its lease, too; closing it, or closing twice, tells how that went.
     ///
     /// # Cancel safety
     ///
     /// The session ends with the first poll; dropping the future leaves the revoke to the
-    /// background.
+    /// background. A program that ends right then leaves the lease to expire.
     ///
     /// # Errors
     ///
-    /// [`Error::Unconfirmed`] if etcd did not confirm the revoke within a TTL. The lease then
-    /// expires by itself.
+    /// [`Error::Unconfirmed`] if etcd has not confirmed the revoke within a TTL or refuses it, or
+    /// if the runtime of the session is gone. The lease then expires by itself.
     pub async fn close(&self) -> Result<()> {
         let core = self.core();
         core.end(Lost::Closed);
