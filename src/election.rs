@@ -175,7 +175,9 @@ impl Leadership {
                         return Ok(());
                     }
                 }
-                Guarded::Refused(_) => return Err(self.hold.why_gone().await.into()),
+                Guarded::Refused(_) | Guarded::NoLease => {
+                    return Err(self.hold.key_is_gone().await.into());
+                }
             }
         }
     }

@@ -35,7 +35,7 @@ const SAFETY: Duration = Duration::from_secs(10);
 /// - Never shows a candidate who is not first; tokens never go back.
 /// - Resumes after cuts, compactions and restarts of etcd, and shows the state it finds then.
 /// - Never ends by itself. An error is an item: etcd refused (permissions, for example), and
-///   it goes on trying after a pause.
+///   it goes on trying after a pause; the next item that is none is the state it finds.
 ///
 /// # Not promised
 ///
@@ -81,7 +81,7 @@ impl Observer {
             name: name.clone(),
             watch: None,
             leader: None,
-            begun: false,
+            shown: false,
             failures: 0,
             pace: Pace::default(),
         };
@@ -118,8 +118,8 @@ struct Follower {
     watch: Option<WatchStream>,
     /// Who led when it was looked last.
     leader: Option<Standing>,
-    /// Whether anything was shown yet.
-    begun: bool,
+    /// Whether the last item showed `leader`.
+    shown: bool,
     failures: u32,
     pace: Pace,
 }
@@ -136,12 +136,14 @@ impl Follower {
                 Err(error) => {
                     self.watch = None;
                     self.failures += 1;
+                    // Once it can be seen again, it is shown even if it is what it was.
+                    self.shown = false;
                     return Err(error);
                 }
             };
             self.failures = 0;
             let before = std::mem::replace(&mut self.leader, found.clone());
-            let first = !std::mem::replace(&mut self.begun, true);
+            let first = !std::mem::replace(&mut self.shown, true);
             if first || differs(before.as_ref(), found.as_ref()) {
                 return Ok(found.map(Leader::from));
             }

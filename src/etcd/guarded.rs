@@ -1,7 +1,7 @@
 //! Writes of a holder, each in the transaction that proves the hold.
 
-use super::Etcd;
 use super::line::{first_range, is, revision, standing};
+use super::{Etcd, Verdict, classify};
 use etcd_client::{Compare, CompareOp, Error, PutOptions, Txn, TxnOp};
 
 /// The answer to a guarded write.
@@ -11,6 +11,8 @@ pub(crate) enum Guarded {
     Written(i64),
     /// A condition failed: what is behind the key that was asked about.
     Refused(Option<super::Standing>),
+    /// The lease that a mark was to hang on does not exist.
+    NoLease,
 }
 
 impl Etcd {
@@ -39,8 +41,8 @@ impl Etcd {
         let absent = Compare::create_revision(mark, CompareOp::Equal, 0);
         let put = put.map(|(value, lease)| leased_put(mark, value, lease));
         let then = put.into_iter().collect();
-        self.guarded(vec![is(key, revision), absent], then, mark)
-            .await
+        let when = vec![is(key, revision), absent];
+        on_lease_of_its_own(self.guarded(when, then, mark).await)
     }
 
     /// Puts `mark` and deletes the hold's key in one, if the hold stands.
@@ -52,7 +54,8 @@ impl Etcd {
         lease: i64,
     ) -> Result<Guarded, Error> {
         let then = vec![leased_put(mark, value, lease), TxnOp::delete(key, None)];
-        self.guarded(vec![is(key, revision)], then, mark).await
+        let when = vec![is(key, revision)];
+        on_lease_of_its_own(self.guarded(when, then, mark).await)
     }
 
     async fn guarded(
@@ -71,6 +74,14 @@ impl Etcd {
         }
         let found = first_range(&answer)?;
         Ok(Guarded::Refused(found.kvs().first().map(standing)))
+    }
+}
+
+/// A missing lease is an answer where it is not the session's.
+fn on_lease_of_its_own(answer: Result<Guarded, Error>) -> Result<Guarded, Error> {
+    match answer {
+        Err(error) if classify(&error) == Verdict::LeaseGone => Ok(Guarded::NoLease),
+        answer => answer,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Requests about a lease.
 
-use super::Etcd;
+use super::{Etcd, Verdict, classify};
 use etcd_client::{
     Error, LeaseGrantOptions, LeaseKeepAliveStream, LeaseKeeper, LeaseTimeToLiveOptions,
 };
@@ -15,8 +15,12 @@ impl Etcd {
         Ok(seconds(answer.ttl()))
     }
 
+    /// Sees to it that there is no such lease.
     pub(crate) async fn revoke(&self, id: i64) -> Result<(), Error> {
-        self.lease.clone().revoke(id).await.map(drop)
+        match self.lease.clone().revoke(id).await {
+            Err(error) if classify(&error) != Verdict::LeaseGone => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     /// The TTL that the lease was granted with; `None` if there is no such lease.

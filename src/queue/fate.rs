@@ -46,6 +46,12 @@ impl Owned {
         }
     }
 
+    /// Says how it was lost, as somebody has found out; gives the cause that counts.
+    pub(super) fn lose(&self, lost: Lost) -> Lost {
+        self.0.end(End::Lost(lost));
+        self.lost().unwrap_or(lost)
+    }
+
     pub(super) async fn ended(&self) {
         self.0.ended().await;
     }

@@ -189,9 +189,10 @@ impl Hold {
         self.place.session.core()
     }
 
-    /// Why the key is gone, if it is.
-    pub(crate) async fn why_gone(&self) -> Lost {
-        why_gone(self.core()).await
+    /// Ends it where its key was found to be gone, and tells why that is.
+    pub(crate) async fn key_is_gone(&self) -> Lost {
+        let lost = why_gone(self.core()).await;
+        self.fate.lose(lost)
     }
 
     /// Puts a value on the hold's key, if that was last put at `modified`.
@@ -209,9 +210,9 @@ impl Hold {
         }
     }
 
-    /// Ends it where its key is known to be deleted.
-    pub(crate) fn settle(self) {
-        self.place.settle();
+    /// Gives it up, leaving to the caller what becomes of the key.
+    pub(crate) fn end(self) -> Place {
+        self.place
     }
 
     /// Gives it up: from now on it is not held, then the key goes.

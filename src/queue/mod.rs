@@ -11,3 +11,4 @@ pub use hold::Hold;
 pub(crate) use turn::{try_once, wait};
 pub use view::Waiter;
 pub(crate) use view::list;
+pub(crate) use wait::why_gone;

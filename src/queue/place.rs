@@ -142,7 +142,7 @@ impl Place {
 
 impl Place {
     /// The key is gone, or was deleted along with other things: nothing is left to answer for.
-    pub(super) fn settle(mut self) {
+    pub(crate) fn settle(mut self) {
         self.number = None;
     }
 }

@@ -130,7 +130,7 @@ pub(super) async fn look(place: &Place) -> Result<Vec<Standing>> {
 }
 
 /// Why a key of ours is gone: with its lease, or by itself.
-pub(super) async fn why_gone(core: &Core) -> Lost {
+pub(crate) async fn why_gone(core: &Core) -> Lost {
     match core.confirm_lease().await {
         Err(lost) => lost,
         Ok(()) => Lost::KeyDeleted,

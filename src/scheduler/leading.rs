@@ -6,7 +6,10 @@ use crate::error::{Error, Lost, Result};
 use crate::etcd::{Verdict, classify};
 use crate::key::Name;
 use crate::session::{Session, SessionBuilder};
+use futures_util::FutureExt;
+use std::any::Any;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::pin::{Pin, pin};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -42,10 +45,12 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(10);
 ///     .value("10.0.0.7:8080")
 ///     .run(
 ///         async { tokio::signal::ctrl_c().await.unwrap_or(()) },
-///         async |term| loop {
-///             println!("tick, fenced with {}", term.token());
-///             tokio::time::sleep(Duration::from_secs(1)).await;
-///             # if false { return Ok::<(), std::io::Error>(()) }
+///         |term| async move {
+///             loop {
+///                 println!("tick, fenced with {}", term.token());
+///                 tokio::time::sleep(Duration::from_secs(1)).await;
+///                 # if false { return Ok::<(), std::io::Error>(()) }
+///             }
 ///         },
 ///     )
 ///     .await;
@@ -81,7 +86,10 @@ enum Ended<T, E> {
     Lost(Lost),
     Worked(Result<T, E>),
     ShutDown(Option<Result<T, E>>),
+    Panicked(Panic),
 }
+
+type Panic = Box<dyn Any + Send>;
 
 impl Leading {
     /// Leads `name`, with sessions as `sessions` opens them.
@@ -124,17 +132,25 @@ impl Leading {
     /// Runs `work` whenever this process leads, until it ends or `shutdown` does.
     ///
     /// `work` is called once per term. A term that is lost drops its work and is followed by
-    /// another; one whose work ends, with a value or an error, is the last. Work that panics
-    /// panics through this; the leadership is given up on the way.
+    /// another; one whose work ends, with a value or an error, is the last. The leadership is
+    /// resigned before this returns: after the end of `shutdown` it takes the grace and a TTL at
+    /// the most.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future drops the work and resigns in the background.
-    pub async fn run<T, E>(
+    ///
+    /// # Panics
+    ///
+    /// If the work does, with the same payload, after the leadership was resigned.
+    pub async fn run<T, E, W>(
         self,
         shutdown: impl Future<Output = ()>,
-        mut work: impl AsyncFnMut(Term) -> Result<T, E>,
-    ) -> Outcome<T, E> {
+        mut work: impl FnMut(Term) -> W,
+    ) -> Outcome<T, E>
+    where
+        W: Future<Output = Result<T, E>>,
+    {
         let mut shutdown = pin!(shutdown);
         let mut failures = 0_u32;
         loop {
@@ -156,6 +172,7 @@ impl Leading {
                 Ok(Ended::Worked(Ok(value))) => return Outcome::Finished(value),
                 Ok(Ended::Worked(Err(error))) => return Outcome::Failed(error),
                 Ok(Ended::ShutDown(worked)) => return Outcome::ShutDown(worked),
+                Ok(Ended::Panicked(panic)) => resume_unwind(panic),
                 Ok(Ended::Lost(cause)) => {
                     tracing::warn!(name = self.name.as_str(), %cause, "a term was lost; campaigning again");
                 }
@@ -176,12 +193,15 @@ impl Leading {
     }
 
     /// One session: the campaign and, if it is won, the term.
-    async fn serve<T, E>(
+    async fn serve<T, E, W>(
         &self,
         session: &Session,
         mut shutdown: Pin<&mut impl Future<Output = ()>>,
-        work: &mut impl AsyncFnMut(Term) -> Result<T, E>,
-    ) -> Result<Ended<T, E>> {
+        work: &mut impl FnMut(Term) -> W,
+    ) -> Result<Ended<T, E>>
+    where
+        W: Future<Output = Result<T, E>>,
+    {
         let campaign = campaign(session.clone(), self.name.clone(), self.value.clone());
         let leadership = tokio::select! {
             biased;
@@ -194,7 +214,9 @@ impl Leading {
         }
         let (stop, stopping) = watch::channel(false);
         let term = Term::new(leadership, stopping);
-        let mut working = pin!(term.run_until_lost(work(term.clone())));
+        let working = term.run_until_lost(async { work(term.clone()).await });
+        // A panic may take the runtime with it, and then nobody is left to resign.
+        let mut working = pin!(AssertUnwindSafe(working).catch_unwind());
         tokio::select! {
             biased;
             worked = working.as_mut() => return Ok(Ended::from(worked)),
@@ -202,7 +224,11 @@ impl Leading {
         }
         stop.send_replace(true);
         Ok(match timeout(self.grace, working).await {
-            Ok(worked) => Ended::ShutDown(worked.ok()),
+            Ok(worked) => match Ended::from(worked) {
+                Ended::Worked(worked) => Ended::ShutDown(Some(worked)),
+                Ended::Lost(_) | Ended::ShutDown(_) => Ended::ShutDown(None),
+                Ended::Panicked(panic) => Ended::Panicked(panic),
+            },
             Err(_elapsed) => {
                 tracing::warn!(
                     name = self.name.as_str(),
@@ -214,11 +240,12 @@ impl Leading {
     }
 }
 
-impl<T, E> From<Result<Result<T, E>, Lost>> for Ended<T, E> {
-    fn from(worked: Result<Result<T, E>, Lost>) -> Self {
+impl<T, E> From<Result<Result<Result<T, E>, Lost>, Panic>> for Ended<T, E> {
+    fn from(worked: Result<Result<Result<T, E>, Lost>, Panic>) -> Self {
         match worked {
-            Ok(worked) => Self::Worked(worked),
-            Err(lost) => Self::Lost(lost),
+            Ok(Ok(worked)) => Self::Worked(worked),
+            Ok(Err(lost)) => Self::Lost(lost),
+            Err(panic) => Self::Panicked(panic),
         }
     }
 }

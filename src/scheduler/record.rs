@@ -1,6 +1,7 @@
 //! What is kept of a tick: one line of text per fact, for people and programs to read.
 
 use crate::etcd::Standing;
+use crate::fencing::FencingToken;
 
 /// What is kept of a tick's run, until its retention is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,8 +11,8 @@ pub struct Record {
     pub state: State,
     /// The label of the session that ran it.
     pub by: String,
-    /// The token of the run, as a number.
-    pub token: u64,
+    /// The token that the run was fenced with.
+    pub token: FencingToken,
     /// What the work gave for people to read: its result, or its error.
     pub result: String,
 }
@@ -47,11 +48,7 @@ impl Record {
             result,
         } = self;
         let state = state.word();
-        format!(
-            "state={state}\nby={}\ntoken={token}\nresult={}",
-            one_line(by),
-            result
-        )
+        format!("state={state}\nby={by}\ntoken={token}\nresult={result}")
     }
 
     /// Reads what [`to_text`](Self::to_text) wrote. Anything else stands for a run that is done,
@@ -61,7 +58,7 @@ impl Record {
         Self::parse(&text).unwrap_or(Self {
             state: State::Done,
             by: String::new(),
-            token: 0,
+            token: FencingToken::of(0),
             result: text,
         })
     }
@@ -83,13 +80,14 @@ impl Record {
         Some(Self {
             state: states.into_iter().find(|known| known.word() == state)?,
             by: field("by", false)?.to_owned(),
-            token: field("token", false)?.parse().ok()?,
+            token: FencingToken::of(field("token", false)?.parse().ok()?),
             result: field("result", true)?.to_owned(),
         })
     }
 }
 
-fn one_line(text: &str) -> String {
+/// As a field that is not the last has to be.
+pub(super) fn one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }
 
@@ -112,7 +110,7 @@ mod tests {
         let record = Record {
             state: State::Failed,
             by: "host 7 pid 12".to_owned(),
-            token: 42,
+            token: FencingToken::of(42),
             result: "line one\nresult=line two".to_owned(),
         };
         assert_eq!(Record::of(&standing(record.to_text().as_bytes())), record);

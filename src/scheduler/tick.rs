@@ -6,15 +6,18 @@
 //! ends it when its retention is over. Whoever gets a turn looks for the record first, in the
 //! transaction that proves its own turn. No clock is read: a tick is whatever the caller says.
 
-use super::record::{Record, State};
+use super::record::{Record, State, one_line};
 use crate::error::{Error, Result};
-use crate::etcd::{Guarded, Standing};
+use crate::etcd::Guarded;
 use crate::key::Name;
 use crate::queue::{self, Hold, Waiter};
-use crate::session::{Core, Session, whole_seconds};
+use crate::session::{Core, Session, backoff, whole_seconds};
+use futures_util::FutureExt;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::sleep;
 
 const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -108,7 +111,8 @@ impl Tick {
     }
 
     /// Sets how long the record is kept, in whole seconds, at least 2 s; default 24 h. Longer
-    /// than any instance may be late to ask for the same tick.
+    /// than any instance may be late to ask for the same tick and, with [`Repeat::Never`], than
+    /// a run may take.
     pub fn keep_for(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
@@ -125,17 +129,25 @@ impl Tick {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the turn was lost: the work was dropped, nothing is recorded of its
-    /// result. [`Error::Etcd`] if etcd refuses.
+    /// [`Error::Lost`] if the turn was lost: the work was dropped, or its result came too late to
+    /// be recorded. (If the session ended while the record was on its way,
+    /// [`recorded`](Self::recorded) tells, through another session.) [`Error::Etcd`] if etcd
+    /// refuses; [`Error::Invalid`] if the retention is longer than etcd can count.
+    ///
+    /// # Panics
+    ///
+    /// If the work does, with the same payload, after the turn was given back.
     pub async fn run<E: fmt::Display>(
         &self,
         work: impl AsyncFnOnce(&Hold) -> Result<String, E>,
     ) -> Result<TickOutcome<E>> {
+        // Not only after the work is done.
+        self.seconds()?;
         if let Some(record) = self.over().await? {
             return Ok(TickOutcome::Over(record));
         }
-        let label = self.core().label.as_bytes().to_vec();
-        match queue::try_once(self.session.clone(), self.line.clone(), label).await? {
+        let (session, line, label) = self.parts();
+        match queue::try_once(session, line, label).await? {
             Ok(hold) => self.run_held(hold, work).await,
             Err(first) => Ok(TickOutcome::Elsewhere(Waiter::new(0, &first))),
         }
@@ -153,15 +165,20 @@ impl Tick {
     /// # Errors
     ///
     /// As [`run`](Self::run).
+    ///
+    /// # Panics
+    ///
+    /// As [`run`](Self::run).
     pub async fn run_or_stand_by<E: fmt::Display>(
         &self,
         work: impl AsyncFnOnce(&Hold) -> Result<String, E>,
     ) -> Result<TickOutcome<E>> {
+        self.seconds()?;
         if let Some(record) = self.over().await? {
             return Ok(TickOutcome::Over(record));
         }
-        let label = self.core().label.as_bytes().to_vec();
-        let hold = queue::wait(self.session.clone(), self.line.clone(), label).await?;
+        let (session, line, label) = self.parts();
+        let hold = queue::wait(session, line, label).await?;
         self.run_held(hold, work).await
     }
 
@@ -198,6 +215,11 @@ impl Tick {
         }
     }
 
+    fn parts(&self) -> (Session, Name, Vec<u8>) {
+        let label = self.core().label.as_bytes().to_vec();
+        (self.session.clone(), self.line.clone(), label)
+    }
+
     fn core(&self) -> &Arc<Core> {
         self.session.core()
     }
@@ -211,112 +233,150 @@ impl Tick {
         let started = match self.start(&hold).await? {
             Ok(started) => started,
             Err(record) => {
-                hold.release().await?;
+                give_back(hold).await;
                 return Ok(TickOutcome::Over(record));
             }
         };
-        let worked = hold.run_until_lost(work(&hold)).await?;
-        let (state, result) = match &worked {
-            Ok(result) => (State::Done, result.clone()),
-            Err(error) => (State::Failed, error.to_string()),
+        let working = hold.run_until_lost(work(&hold));
+        // A panic may take the runtime with it, and then nobody is left to give the turn back.
+        let worked = match AssertUnwindSafe(working).catch_unwind().await {
+            Ok(worked) => worked?,
+            Err(panic) => {
+                give_back(hold).await;
+                resume_unwind(panic)
+            }
         };
-        if state == State::Failed && self.repeat == Repeat::UntilDone {
-            hold.release().await?;
-        } else {
-            let record = self.record(&hold, state, result);
-            self.finish(hold, &record).await?;
-            if let Some(lease) = started {
-                self.let_go(lease);
-            }
-            if state == State::Done {
-                return Ok(TickOutcome::Ran(record));
-            }
-        }
         match worked {
-            Err(error) => Ok(TickOutcome::Failed(error)),
-            Ok(_) => unreachable!("what succeeded was recorded"),
+            Ok(result) => {
+                let record = self.record(&hold, State::Done, result);
+                self.finish(hold, &record, started).await?;
+                Ok(TickOutcome::Ran(record))
+            }
+            Err(error) => {
+                if self.repeat == Repeat::Never {
+                    let record = self.record(&hold, State::Failed, error.to_string());
+                    if let Err(unrecorded) = self.finish(hold, &record, started).await {
+                        tracing::warn!(mark = &*self.mark, %unrecorded, "a failure is not recorded");
+                    }
+                } else {
+                    give_back(hold).await;
+                }
+                Ok(TickOutcome::Failed(error))
+            }
         }
     }
 
     /// Proves that the turn is held and that nothing is recorded, and records the start if there
     /// must not be another. Gives the lease of that record; or what is recorded.
     async fn start(&self, hold: &Hold) -> Result<Result<Option<i64>, Record>> {
-        let core = self.core();
+        if self.repeat == Repeat::Never
+            && let Some(record) = self.recorded().await?
+        {
+            return Ok(Err(record));
+        }
+        let (core, key) = (self.core(), (hold.key(), hold.revision()));
         let record = self.record(hold, State::Started, String::new()).to_text();
-        let lease = match self.repeat {
-            Repeat::Never => Some(self.grant().await?),
-            Repeat::UntilDone => None,
-        };
-        let put = lease.map(|lease| (record.as_bytes(), lease));
-        let key = (hold.key(), hold.revision());
-        let mark = || core.etcd.mark_start(key, &self.mark, put);
-        match core.ask("record a tick's start", mark).await?.value {
-            Guarded::Written(_) => Ok(Ok(lease)),
-            Guarded::Refused(found) => {
-                let ours = |found: &Standing| Record::of(found).token == hold.token().get();
-                if found.as_ref().is_some_and(ours) {
-                    // An earlier attempt's.
-                    return Ok(Ok(lease));
-                }
-                if let Some(lease) = lease {
-                    self.let_go(lease);
-                }
-                match found {
-                    Some(found) => Ok(Err(Record::of(&found))),
-                    None => Err(hold.why_gone().await.into()),
+        let mut failures = 0;
+        loop {
+            let lease = match self.repeat {
+                Repeat::Never => Some(self.grant().await?),
+                Repeat::UntilDone => None,
+            };
+            let put = lease.map(|lease| (record.as_bytes(), lease));
+            let mark = || core.etcd.mark_start(key, &self.mark, put);
+            match core.ask("record a tick's start", mark).await?.value {
+                Guarded::Written(_) => return Ok(Ok(lease)),
+                Guarded::NoLease => failures += 1,
+                Guarded::Refused(found) => {
+                    let stands = found.as_ref().map(|found| found.lease);
+                    self.let_go(lease.filter(|lease| Some(*lease) != stands))
+                        .await;
+                    return match found.as_ref().map(Record::of) {
+                        // An earlier attempt's.
+                        Some(record) if record.token == hold.token() => Ok(Ok(stands)),
+                        Some(record) => Ok(Err(record)),
+                        None => Err(hold.key_is_gone().await.into()),
+                    };
                 }
             }
+            sleep(backoff(failures)).await;
         }
     }
 
-    /// Records the end and gives the turn up, in one transaction.
-    async fn finish(&self, hold: Hold, record: &Record) -> Result<()> {
-        let core = self.core();
-        let lease = self.grant().await?;
-        let (key, text) = ((hold.key(), hold.revision()), record.to_text());
-        let mark = || core.etcd.mark_end(key, &self.mark, text.as_bytes(), lease);
-        match core.ask("record a tick's end", mark).await?.value {
-            Guarded::Written(_) => {
-                hold.settle();
-                Ok(())
+    /// Records the end and gives the turn up, in one transaction. `started` is the lease that the
+    /// record of the start hangs on.
+    async fn finish(&self, hold: Hold, record: &Record, started: Option<i64>) -> Result<()> {
+        let (core, text) = (self.core(), record.to_text());
+        let (key, revision) = (hold.key().to_owned(), hold.revision());
+        // Given up first: that its key goes is no loss then.
+        let place = hold.end();
+        let mut failures = 0;
+        loop {
+            let lease = self.grant().await?;
+            let mark = || {
+                let key = (key.as_str(), revision);
+                core.etcd.mark_end(key, &self.mark, text.as_bytes(), lease)
+            };
+            match core.ask("record a tick's end", mark).await?.value {
+                Guarded::Written(_) => {
+                    place.settle();
+                    self.let_go(started).await;
+                    return Ok(());
+                }
+                // An earlier attempt's.
+                Guarded::Refused(Some(found)) if Record::of(&found) == *record => {
+                    place.settle();
+                    self.let_go(started).await;
+                    self.let_go((found.lease != lease).then_some(lease)).await;
+                    return Ok(());
+                }
+                // Not let go: an attempt that is still on its way may find it.
+                Guarded::NoLease => failures += 1,
+                Guarded::Refused(_) => {
+                    self.let_go(Some(lease)).await;
+                    return Err(queue::why_gone(core).await.into());
+                }
             }
-            // An earlier attempt's.
-            Guarded::Refused(Some(found)) if Record::of(&found) == *record => {
-                hold.settle();
-                Ok(())
-            }
-            Guarded::Refused(_) => {
-                self.let_go(lease);
-                Err(hold.why_gone().await.into())
-            }
+            sleep(backoff(failures)).await;
         }
     }
 
     /// A lease that ends when the retention is over.
     async fn grant(&self) -> Result<i64> {
-        let seconds = whole_seconds("retention", self.retention)?.max(1);
-        self.core().grant_apart(seconds).await
+        self.core().grant_apart(self.seconds()?).await
+    }
+
+    /// The retention as etcd counts it.
+    fn seconds(&self) -> Result<i64> {
+        Ok(whole_seconds("retention", self.retention)?.max(1))
     }
 
     fn record(&self, hold: &Hold, state: State, result: String) -> Record {
-        let by = self.core().label.replace(['\n', '\r'], " ");
-        let token = hold.token().get();
         Record {
             state,
-            by,
-            token,
+            by: one_line(&self.core().label),
+            token: hold.token(),
             result,
         }
     }
 
-    /// Revokes a lease that nothing hangs on any more, in the background.
-    fn let_go(&self, lease: i64) {
-        let core = self.core().clone();
-        self.core().debts.owe(async move {
-            if let Err(error) = core.ask("revoke a lease", || core.etcd.revoke(lease)).await {
-                tracing::debug!(%error, "a lease without keys is left to expire");
-            }
-        });
+    /// Revokes a lease that nothing hangs on any more.
+    async fn let_go(&self, lease: Option<i64>) {
+        let Some(lease) = lease else { return };
+        let core = self.core();
+        let revoke = || core.etcd.revoke(lease);
+        match core.ask_within(core.ttl, "revoke a lease", revoke).await {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => tracing::debug!(%error, "a lease without keys is left to expire"),
+            None => tracing::debug!("a lease without keys is left to expire"),
+        }
+    }
+}
+
+/// Gives a turn up. What became of the work counts, not this: the lease ends it at the latest.
+async fn give_back(hold: Hold) {
+    if let Err(error) = hold.release().await {
+        tracing::warn!(%error, "not confirmed that a tick's turn is given up");
     }
 }
 

@@ -16,11 +16,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
 /// etcd counts a lease in whole seconds.
 const LEAST_TTL: Duration = Duration::from_secs(1);
+
+/// How long opening goes on trying while no member answers.
+const WITHIN: Duration = Duration::from_secs(10);
 
 const DOING: &str = "open a session (grant a lease)";
 
@@ -110,7 +114,8 @@ impl SessionBuilder {
 
     async fn open_with(self, ttl: i64) -> Result<Session> {
         let etcd = Etcd::new(self.client);
-        let grant = grant(&etcd, ttl, DOING).await?;
+        let deadline = Instant::now() + WITHIN;
+        let grant = grant(&etcd, ttl, Some(deadline), DOING).await?;
         let margin = self.margin.unwrap_or(grant.ttl / 10);
         let certain_until = grant.sent.plus(grant.ttl.saturating_sub(margin));
         let (debts, receive) = Debts::new();

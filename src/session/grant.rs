@@ -9,9 +9,6 @@ use crate::etcd::{Etcd, Verdict};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long granting goes on trying while no member answers.
-const WITHIN: Duration = Duration::from_secs(10);
-
 /// The longest TTL that etcd grants, in seconds.
 const MOST_SECONDS: i64 = 9_000_000_000;
 
@@ -24,11 +21,16 @@ pub(super) struct Grant {
 
 /// Grants a lease of which most of the TTL is left, under an id of our own choosing, so that a
 /// lost answer leaves no orphan.
-pub(super) async fn grant(etcd: &Etcd, ttl: i64, doing: &'static str) -> Result<Grant> {
+pub(super) async fn grant(
+    etcd: &Etcd,
+    ttl: i64,
+    deadline: Option<Instant>,
+    doing: &'static str,
+) -> Result<Grant> {
     let asking = Asking {
         etcd,
         pace: &Pace::default(),
-        deadline: Some(Instant::now() + WITHIN),
+        deadline,
     };
     loop {
         let fresh = match asking.grant(ttl).await {
@@ -102,10 +104,11 @@ impl Asking<'_> {
 }
 
 impl Core {
-    /// Grants a lease that nobody keeps alive: what hangs on it goes after `ttl`.
+    /// Grants a lease that nobody keeps alive: what hangs on it goes after `ttl`. Tries as long
+    /// as the session lives.
     pub(crate) async fn grant_apart(&self, ttl: i64) -> Result<i64> {
         tokio::select! {
-            granted = grant(&self.etcd, ttl, "grant a lease") => Ok(granted?.id),
+            granted = Box::pin(grant(&self.etcd, ttl, None, "grant a lease")) => Ok(granted?.id),
             lost = self.over() => Err(lost.into()),
         }
     }

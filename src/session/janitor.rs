@@ -9,7 +9,6 @@
 use super::core::Core;
 use super::retry::{Hedge, until_answered};
 use crate::error::{Lost, Result};
-use crate::etcd::Verdict;
 use crate::key;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::collections::VecDeque;
@@ -187,7 +186,6 @@ async fn revoke(core: &Core) -> Result<(), String> {
     let attempt = || core.etcd.revoke(core.lease);
     match until_answered(&core.etcd, Hedge::Late(&core.pace), deadline, attempt).await {
         Ok(_) => Ok(()),
-        Err(refused) if refused.verdict == Verdict::LeaseGone => Ok(()),
         Err(refused) => {
             let error = refused.into_error("revoke the lease").to_string();
             if core.over.borrow().is_some_and(|lost| lost == Lost::Closed) {
