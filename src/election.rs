@@ -9,6 +9,7 @@ use crate::queue::{self, Hold};
 use crate::session::Session;
 use std::fmt;
 use std::ops::Deref;
+use std::pin::Pin;
 
 /// An election of at most one leader at a time, across processes, machines and languages.
 ///
@@ -38,6 +39,9 @@ pub struct Election {
     name: Name,
 }
 
+/// Boxed, so that it borrows nothing of the value either.
+type Campaign = Pin<Box<dyn Future<Output = Result<Leadership>> + Send>>;
+
 impl Election {
     /// Names an election, to take part in through `session`.
     ///
@@ -65,11 +69,9 @@ impl Election {
     /// # Errors
     ///
     /// As [`Mutex::lock`](crate::Mutex::lock).
-    pub fn campaign<V: Into<Vec<u8>>>(
-        &self,
-        value: V,
-    ) -> impl Future<Output = Result<Leadership>> + Send + use<V> {
-        campaign(self.session.clone(), self.name.clone(), value.into())
+    pub fn campaign(&self, value: impl Into<Vec<u8>>) -> Campaign {
+        let value = value.into();
+        Box::pin(campaign(self.session.clone(), self.name.clone(), value))
     }
 
     /// Tells who leads now, as of a linearizable read.

@@ -13,6 +13,7 @@
 mod api;
 mod cancellation;
 mod contract;
+mod election;
 mod harness;
 mod input;
 mod interop;
