@@ -33,7 +33,7 @@ impl State {
     pub(super) fn stand(&mut self, key: &Arc<[u8]>, revision: i64, tell: oneshot::Sender<News>) {
         self.waiting.insert(key.clone(), (revision, tell));
         if revision <= self.complete && !self.stands(key, revision) {
-            self.tell(key, News::Gone);
+            self.tell(key, revision, News::Gone);
         }
         self.call_first();
     }
@@ -48,9 +48,9 @@ impl State {
         (self.loaded, self.complete) = (revision, revision);
         let waiting = self.waiting.iter();
         let gone = waiting.filter(|(key, (at, _))| *at <= revision && !self.stands(key, *at));
-        let gone: Vec<_> = gone.map(|(key, _)| key.clone()).collect();
-        for key in gone {
-            self.tell(&key, News::Gone);
+        let gone: Vec<_> = gone.map(|(key, (at, _))| (key.clone(), *at)).collect();
+        for (key, at) in gone {
+            self.tell(&key, at, News::Gone);
         }
         self.call_first();
     }
@@ -66,7 +66,7 @@ impl State {
             if event.is_delete() {
                 if let Some(revision) = self.by_key.remove(&event.key) {
                     self.order.remove(&(revision, event.key.clone()));
-                    self.tell(&event.key, News::Gone);
+                    self.tell(&event.key, revision, News::Gone);
                 }
             } else if event.created == event.at {
                 self.add(event.key, event.created);
@@ -85,13 +85,18 @@ impl State {
     }
 
     fn call_first(&mut self) {
-        if let Some((_, first)) = self.order.first() {
-            self.tell(&first.clone(), News::Turn);
+        if let Some((revision, first)) = self.order.first().cloned() {
+            self.tell(&first, revision, News::Turn);
         }
     }
 
-    fn tell(&mut self, key: &[u8], news: News) {
-        if let Some((_, tell)) = self.waiting.remove(key) {
+    /// Tells the waiter whose key was created at `revision`. One that has come on a key of the
+    /// same name, used again, may wait before the end of the earlier key has been seen.
+    fn tell(&mut self, key: &[u8], revision: i64, news: News) {
+        let waits = self.waiting.get(key);
+        if waits.is_some_and(|(at, _)| *at == revision)
+            && let Some((_, tell)) = self.waiting.remove(key)
+        {
             let _nobody_waits = tell.send(news);
         }
     }
@@ -195,6 +200,19 @@ mod tests {
         );
         assert_eq!(told(&mut news), None);
         state.follow(vec![delete("again", 11)], all);
+        assert_eq!(told(&mut news), Some(News::Turn));
+    }
+
+    #[test]
+    fn a_waiter_on_a_key_used_again_is_not_taken_for_its_earlier_owner() {
+        let mut state = State::default();
+        state.load(6, [standing("me", 5), standing("next", 6)].into_iter());
+        // The earlier owner has left at 7, which is not seen yet.
+        let mut news = stand(&mut state, "me", 8);
+        assert_eq!(told(&mut news), None, "it stands behind the next one");
+        state.follow(vec![delete("me", 7)], all);
+        assert_eq!(told(&mut news), None, "that was the earlier key");
+        state.follow(vec![put("me", 8), delete("next", 9)], all);
         assert_eq!(told(&mut news), Some(News::Turn));
     }
 

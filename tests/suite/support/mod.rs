@@ -28,6 +28,7 @@ mod rules;
 mod setup;
 mod store;
 mod wait;
+mod waiting;
 
 pub use self::{
     cluster::Cluster,
@@ -40,4 +41,5 @@ pub use self::{
     setup::Setup,
     store::{keys, leases, unique},
     wait::{BOUND, ensure, soon, within},
+    waiting::{Waiting, soon_keys, soon_nothing, waiter},
 };
