@@ -1,1 +1,7 @@
-//! (to be written)
+//! Dropped futures leave nothing behind (R5): the place in the line goes, the key goes, and the next one gets in.
+//!
+//! - `dropped`: a wait, a try or a release dropped at any await point and at random times (scenarios 15, 20; R14); limits.
+//! - `hiccups`: the line to etcd fails while a join or its clean-up is under way (scenarios 16, 17, 18), and puts
+//!   that a frozen member carries out long after they were given up.
+
+mod dropped;
