@@ -132,7 +132,7 @@ async fn at(instant: Option<Instant>) {
     }
 }
 
-/// Removes the keys on the lease that nobody answers for.
+/// Removes the keys on the lease that nobody answers for: those whose numbers are retired.
 async fn sweep(core: &Core) {
     let Ok(answer) = core
         .ask("look for keys on the lease", || {
@@ -144,7 +144,7 @@ async fn sweep(core: &Core) {
     };
     for key in answer.value {
         let ours = key::of_session(&key, core.lease);
-        if ours.is_none_or(|(name, n)| core.numbers.is_in_use(&name, n)) {
+        if !ours.is_some_and(|(name, n)| core.numbers.is_retired(&name, n)) {
             continue;
         }
         // Our own keys are always text.

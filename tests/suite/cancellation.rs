@@ -5,3 +5,4 @@
 //!   that a frozen member carries out long after they were given up.
 
 mod dropped;
+mod hiccups;
