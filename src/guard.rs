@@ -38,11 +38,11 @@ impl LockGuard {
     ///
     /// Whatever it is, the lock is given up; with the latter two the key may stand a while longer.
     ///
-    /// - [`Error::Lost`](crate::Error::Lost) if the lock had been lost before, or the session
-    ///   ends before etcd confirms: the work may not have been protected to its end.
+    /// - [`Error::Lost`](crate::Error::Lost) if the lock had been lost before: the work may not
+    ///   have been protected to its end.
     /// - [`Error::Unconfirmed`](crate::Error::Unconfirmed) if etcd has not confirmed within a
-    ///   TTL, [`Error::Etcd`](crate::Error::Etcd) if it refuses: removing goes on in the
-    ///   background.
+    ///   TTL, or before the session ended; [`Error::Etcd`](crate::Error::Etcd) if it refuses.
+    ///   The key is removed in the background, or goes with the lease.
     ///
     /// # Panics
     ///

@@ -4,7 +4,7 @@ use super::fate::Owned;
 use super::place::Place;
 use super::wait::why_gone;
 use crate::clock::Moment;
-use crate::error::{Lost, Result};
+use crate::error::{Error, Lost, Result};
 use crate::etcd::{self, Guarded};
 use crate::fencing::FencingToken;
 use crate::session::Core;
@@ -222,8 +222,19 @@ impl Hold {
         drop(fate);
         let core = place.session.core().clone();
         let (name, token) = (place.name.clone(), place.revision);
-        if place.leave().await? == Some(false) {
-            return Err(why_gone(&core).await.into());
+        let key = place.key.clone();
+        match place.leave().await {
+            Ok(Some(false)) => return Err(why_gone(&core).await.into()),
+            Ok(Some(true) | None) => {}
+            // It was held until it was given up: what was lost is the answer.
+            Err(Error::Lost(lost)) => {
+                return Err(Error::Unconfirmed {
+                    what: format!("the end of key {key:?}"),
+                    why: lost.to_string(),
+                    within: core.ttl,
+                });
+            }
+            Err(error) => return Err(error),
         }
         tracing::debug!(name = name.as_str(), token, "released");
         Ok(())
