@@ -20,6 +20,7 @@ mod input;
 mod interop;
 mod losing;
 mod losing_process;
+mod losing_restore;
 mod members;
 mod misuse;
 mod observer;
