@@ -1,0 +1,198 @@
+//! Five candidates, each a process of its own, and a store that refuses old tokens (scenarios 43, 46):
+//! - the leader killed with SIGKILL ten times in a row: no write is ever refused, so one leads at a time; every
+//!   takeover takes a TTL + 1 s at the most; an observer sees these leaders and no others, in the order of tokens;
+//! - a leader that gets SIGTERM hands over at once.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
+use etcd_lock::scheduler::{Leading, Outcome, Term};
+use etcd_lock::{FencingToken, Observer, Session};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, sleep};
+use tokio_stream::StreamExt;
+
+use crate::support::{Etcd, Puppet, connect, ensure, keys, role, soon, unique};
+
+const ENDPOINT: &str = "KILLS_ENDPOINT";
+const NAME: &str = "KILLS_NAME";
+const TTL: &str = "KILLS_TTL";
+
+/// What the store keeps, in etcd but with no help of its leases: who wrote last, and with which token.
+const STORE: &str = "store";
+const REFUSED: &str = "refused";
+
+/// A candidate's life: when it leads, it writes to the store all the time.
+async fn candidate() {
+    let var = |name| std::env::var(name).unwrap();
+    let client = connect(&[var(ENDPOINT)]).await;
+    let ttl = Duration::from_secs(var(TTL).parse().unwrap());
+    let sessions = Session::builder(client.clone()).ttl(ttl);
+    let mut sigterm = signal(SignalKind::terminate()).unwrap();
+    let leading = Leading::new(sessions, &var(NAME)).unwrap();
+    let outcome = leading
+        .value(std::process::id().to_string())
+        .run(async { sigterm.recv().await.unwrap_or(()) }, |term| {
+            write_on(client.clone(), term)
+        })
+        .await;
+    assert!(matches!(outcome, Outcome::ShutDown(_)), "{outcome:?}");
+}
+
+async fn write_on(client: Client, term: Term) -> Result<(), etcd_client::Error> {
+    let (token, mut kv) = (term.token(), client.kv_client());
+    loop {
+        let ours = format!("{:020} {}", token.get(), std::process::id());
+        // '~' is larger than the blank: the same token passes, a larger one does not.
+        let not_newer = Compare::value(STORE, CompareOp::Less, format!("{:020}~", token.get()));
+        let write = Txn::new()
+            .when([not_newer])
+            .and_then([TxnOp::put(STORE, ours.clone(), None)])
+            .or_else([TxnOp::put(format!("{REFUSED}/{ours}"), "", None)]);
+        kv.txn(write).await?;
+        tokio::select! {
+            () = sleep(Duration::from_millis(10)) => {}
+            () = term.stopping() => return Ok(()),
+        }
+    }
+}
+
+/// The candidates by their process ids, what they write to, and what is seen of them.
+struct Scene {
+    etcd: Etcd,
+    name: String,
+    ttl: u64,
+    candidates: BTreeMap<i32, Puppet>,
+    client: Client,
+    /// Who led, by token, according to the store.
+    led: BTreeMap<u64, i32>,
+}
+
+impl Scene {
+    async fn begin(name: &str, ttl: u64, candidate: impl Fn(&Self) -> Puppet) -> Self {
+        let etcd = Etcd::start().await;
+        let mut client = etcd.client().await;
+        client.put(STORE, "", None).await.unwrap();
+        let mut scene = Self {
+            etcd,
+            name: unique(name),
+            ttl,
+            candidates: BTreeMap::new(),
+            client,
+            led: BTreeMap::new(),
+        };
+        for _ in 0..5 {
+            scene.add(candidate(&scene)).await;
+        }
+        scene
+    }
+
+    fn env(&self) -> [(&'static str, String); 3] {
+        let (endpoint, name, ttl) = (self.etcd.endpoint(), &self.name, self.ttl);
+        [
+            (ENDPOINT, endpoint),
+            (NAME, name.clone()),
+            (TTL, ttl.to_string()),
+        ]
+    }
+
+    /// Adds a candidate and waits until it stands in line.
+    async fn add(&mut self, candidate: Puppet) {
+        self.candidates.insert(candidate.process.pid(), candidate);
+        let wanted = self.candidates.len();
+        soon("the candidate stands in line", async || {
+            let line = keys(&self.client, &format!("{}/", self.name)).await;
+            ensure(line.len() == wanted, format!("{line:?}"))
+        })
+        .await;
+    }
+
+    /// Waits until somebody writes with a token larger than before; tells who.
+    async fn next_leader(&mut self) -> i32 {
+        let last = self.led.keys().last().copied().unwrap_or(0);
+        let (token, pid) = soon("another leader writes", async || {
+            let answer = self.client.kv_client().get(STORE, None).await.unwrap();
+            let text = answer.kvs()[0].value_str().unwrap().to_owned();
+            let found = text
+                .split_once(' ')
+                .map(|(token, pid)| (token.parse::<u64>().unwrap(), pid.parse::<i32>().unwrap()));
+            found.filter(|(token, _)| *token > last).ok_or(text)
+        })
+        .await;
+        self.led.insert(token, pid);
+        pid
+    }
+
+    async fn none_was_refused(&self) {
+        assert_eq!(keys(&self.client, REFUSED).await, [""; 0]);
+    }
+}
+
+fn puppet<F: Copy>(test: F, scene: &Scene) -> Puppet {
+    let env = scene.env();
+    let env: Vec<_> = env.iter().map(|(key, value)| (*key, &**value)).collect();
+    Puppet::rerun(test, "candidate", &env)
+}
+
+#[tokio::test]
+async fn ten_leaders_killed_in_a_row_are_followed_one_by_one_in_time() {
+    if role().is_some() {
+        return candidate().await;
+    }
+    let this = ten_leaders_killed_in_a_row_are_followed_one_by_one_in_time;
+    let mut scene = Scene::begin("kills", 2, |scene| puppet(this, scene)).await;
+    let mut observer = Observer::new(scene.client.clone(), &scene.name).unwrap();
+    let seen = tokio::spawn(async move {
+        let mut seen = Vec::new();
+        while seen.len() < 11 {
+            if let Some(leader) = observer.next().await.unwrap().unwrap() {
+                seen.push((leader.token, leader.value));
+            }
+        }
+        seen
+    });
+    let mut leader = scene.next_leader().await;
+    for _ in 0..10 {
+        let killed = scene.candidates.remove(&leader).expect("one of ours");
+        killed.process.kill();
+        let begun = Instant::now();
+        leader = scene.next_leader().await;
+        let took = begun.elapsed();
+        println!("taken over after {took:?}");
+        assert!(took <= Duration::from_secs(scene.ttl + 1), "took {took:?}");
+        let next = puppet(this, &scene);
+        scene.add(next).await;
+    }
+    scene.none_was_refused().await;
+    let seen = seen.await.unwrap();
+    let as_seen = |(token, value): &(FencingToken, Vec<u8>)| {
+        let pid = String::from_utf8_lossy(value).parse().unwrap();
+        (token.get(), pid)
+    };
+    let seen: Vec<(u64, i32)> = seen.iter().map(as_seen).collect();
+    let led: Vec<(u64, i32)> = scene.led.clone().into_iter().collect();
+    assert_eq!(seen, led);
+}
+
+#[tokio::test]
+async fn a_leader_that_gets_sigterm_hands_over_at_once() {
+    if role().is_some() {
+        return candidate().await;
+    }
+    // Far longer than what counts as "at once" on a busy machine.
+    let this = a_leader_that_gets_sigterm_hands_over_at_once;
+    let mut scene = Scene::begin("term", 30, |scene| puppet(this, scene)).await;
+    let mut leader = scene.next_leader().await;
+    for _ in 0..3 {
+        let ending = scene.candidates.remove(&leader).expect("one of ours");
+        ending.process.term();
+        let begun = Instant::now();
+        leader = scene.next_leader().await;
+        let took = begun.elapsed();
+        println!("handed over after {took:?}");
+        assert!(took < Duration::from_secs(3), "took {took:?}");
+        assert!(ending.process.exit().await.success());
+    }
+    scene.none_was_refused().await;
+}
