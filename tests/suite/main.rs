@@ -17,6 +17,7 @@ mod election;
 mod election_faults;
 mod election_interop;
 mod election_kills;
+mod election_outages;
 mod harness;
 mod input;
 mod interop;
