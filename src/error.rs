@@ -80,8 +80,21 @@ fn hint(source: &etcd_client::Error) -> &'static str {
         () if text.contains("permission denied") => {
             "; the etcd user needs read and write on the lock's prefix"
         }
-        () if text.contains("tcp connect error") || text.contains("dns error") => {
+        () if [
+            "tcp connect error",
+            "dns error",
+            "no member of the cluster answered",
+        ]
+        .iter()
+        .any(|part| text.contains(part)) =>
+        {
             "; is etcd running at the client's endpoints?"
+        }
+        () if text.contains("connection closed") => {
+            "; is it an etcd that listens at the client's endpoints?"
+        }
+        () if text.contains("request is too large") || text.contains("larger than max") => {
+            "; give a shorter name or value"
         }
         () if text.contains("database space exceeded") => {
             "; compact, defragment and disarm the alarm"

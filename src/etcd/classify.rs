@@ -45,6 +45,9 @@ const BY_TEXT: [(&str, Verdict); 12] = [
 /// `Unauthenticated`. tonic's `Code` cannot be named without depending on tonic.
 const FATAL_CODES: [i32; 9] = [3, 5, 6, 7, 9, 11, 12, 15, 16];
 
+/// As above: tonic's `Code` has no name here.
+const PERMISSION_DENIED: i32 = 7;
+
 pub(crate) fn classify(error: &Error) -> Verdict {
     let text = error.to_string();
     if let Some((_, verdict)) = BY_TEXT.iter().find(|(part, _)| text.contains(part)) {
@@ -62,4 +65,9 @@ pub(crate) fn classify(error: &Error) -> Verdict {
         // Bad arguments, addresses and the like. (The enum's variants depend on features.)
         _ => Verdict::Fatal,
     }
+}
+
+/// Whether the user is known and may not do this.
+pub(super) fn is_denied(error: &Error) -> bool {
+    matches!(error, Error::GRpcStatus(status) if i32::from(status.code()) == PERMISSION_DENIED)
 }

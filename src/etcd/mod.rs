@@ -11,8 +11,10 @@ pub(crate) use guarded::Guarded;
 pub(crate) use lease::Renewals;
 pub(crate) use line::{Join, Joined, Look, Standing, Try, is};
 
+use classify::is_denied;
 use etcd_client::{
-    Client, Error, KvClient, LeaseClient, WatchClient, WatchFilterType, WatchOptions, WatchStream,
+    Client, Error, GetOptions, KvClient, LeaseClient, WatchClient, WatchFilterType, WatchOptions,
+    WatchStream,
 };
 
 /// A client taken apart, so that a request clones a sub-client (cheap) and not the whole.
@@ -47,6 +49,16 @@ impl Etcd {
     pub(crate) async fn follow(&self, prefix: &str) -> Result<WatchStream, Error> {
         let options = WatchOptions::new().with_prefix();
         self.watch.clone().watch(prefix, Some(options)).await
+    }
+
+    /// Asks for a key, for the sake of an answer: etcd grants a lease to anybody, and refuses
+    /// what matters only later. That this key is forbidden to somebody it knows is an answer.
+    pub(crate) async fn knock(&self) -> Result<(), Error> {
+        let options = GetOptions::new().with_count_only().with_serializable();
+        match self.kv.clone().get("\0", Some(options)).await {
+            Err(error) if !is_denied(&error) => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     /// Opens a watch stream with a first watch on it. It has no start revision: etcd serves

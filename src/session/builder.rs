@@ -7,6 +7,7 @@ use super::janitor::Debts;
 use super::line::Lines;
 use super::numbers::Numbers;
 use super::pace::Pace;
+use super::retry::{Hedge, until_answered};
 use super::watch::Watches;
 use crate::error::{Error, Result};
 use crate::etcd::Etcd;
@@ -22,6 +23,9 @@ const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
 /// etcd counts a lease in whole seconds.
 const LEAST_TTL: Duration = Duration::from_secs(1);
+
+/// It stands in every key, and a queue is read in one answer, which may have 4 MiB.
+const LONGEST_LABEL: usize = 1024;
 
 /// How long opening goes on trying while no member answers.
 const WITHIN: Duration = Duration::from_secs(10);
@@ -86,7 +90,7 @@ impl SessionBuilder {
     /// Sets what the queue view shows of this session's places in line.
     ///
     /// Default: the host's name and the process id. It becomes the value of the keys, for
-    /// everybody to read who may read them.
+    /// everybody to read who may read them. At most 1,024 bytes.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
@@ -100,7 +104,7 @@ impl SessionBuilder {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] for a TTL or margin that cannot work, before anything is sent;
+    /// [`Error::Invalid`] for a TTL, margin or label that cannot work, before anything is sent;
     /// [`Error::Etcd`] if etcd refuses, or if no member answers within 10 s.
     ///
     /// # Panics
@@ -108,6 +112,7 @@ impl SessionBuilder {
     /// If it is not polled in a tokio runtime with time enabled. The session lives on that one.
     pub async fn open(self) -> Result<Session> {
         let ttl = self.checked_ttl()?;
+        self.check_label()?;
         // Boxed: requests with their retries and a session on its way are large.
         Box::pin(self.open_with(ttl)).await
     }
@@ -115,6 +120,9 @@ impl SessionBuilder {
     async fn open_with(self, ttl: i64) -> Result<Session> {
         let etcd = Etcd::new(self.client);
         let deadline = Instant::now() + WITHIN;
+        let pace = Pace::default();
+        let knocked = until_answered(&etcd, Hedge::Late(&pace), Some(deadline), || etcd.knock());
+        knocked.await.map_err(|refused| refused.into_error(DOING))?;
         let grant = grant(&etcd, ttl, Some(deadline), DOING).await?;
         let margin = self.margin.unwrap_or(grant.ttl / 10);
         let certain_until = grant.sent.plus(grant.ttl.saturating_sub(margin));
@@ -131,7 +139,7 @@ impl SessionBuilder {
             revoked,
             debts,
             numbers: Numbers::default(),
-            pace: Pace::default(),
+            pace,
             watches: Arc::<Watches>::default(),
             lines: Lines::default(),
         };
@@ -139,6 +147,15 @@ impl SessionBuilder {
             lease = %format_args!("{:x}", core.lease), ttl = ?core.ttl, ?margin, "session opened"
         );
         Ok(Session::start(core, receive, tell_revoked))
+    }
+
+    fn check_label(&self) -> Result<()> {
+        let length = self.label.as_ref().map_or(0, String::len);
+        if length > LONGEST_LABEL {
+            let why = format!("is {length} bytes long; give at most {LONGEST_LABEL}");
+            return Err(Error::invalid("label", why));
+        }
+        Ok(())
     }
 
     /// The TTL in whole seconds, rounded up.
