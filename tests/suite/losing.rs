@@ -184,14 +184,14 @@ async fn a_lease_revoked_by_hand_is_told_to_holder_and_waiter_within_a_second() 
 async fn an_idle_session_learns_of_its_revoke_by_its_next_renewal_or_use() {
     let etcd = Etcd::start().await;
     let mut client = etcd.client().await;
-    let idle = session(client.clone(), 2).await;
+    let idle = session(client.clone(), 3).await;
     let used = session(client.clone(), 30).await;
     client.lease_revoke(idle.lease_id()).await.unwrap();
     client.lease_revoke(used.lease_id()).await.unwrap();
     let told = timeout(SECOND, mutex(&used, &unique("revoked")).lock()).await;
     assert_eq!(lost(told.expect("told at once")), Lost::LeaseGone);
-    // A third of a TTL of 2 s, with its jitter.
-    let told = timeout(SECOND, idle.ended()).await;
+    // A third of a TTL, with its jitter, and a second.
+    let told = timeout((idle.ttl() / 3).mul_f64(1.1) + SECOND, idle.ended()).await;
     assert_eq!(told, Ok(Lost::LeaseGone));
 }
 
