@@ -21,6 +21,15 @@ use crate::support::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// Waits until the only holder has looked at its key, after its watch was confirmed.
+async fn watches_its_key(etcd: &Etcd) {
+    soon("the key is watched", async || {
+        let looks = etcd.calls("Range").await;
+        ensure(looks > 0.0, "no look at it yet")
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn work_behind_a_silent_cut_is_stopped_before_the_next_holds() {
     let etcd = Etcd::start().await;
@@ -81,11 +90,7 @@ async fn a_key_deleted_under_a_holder_is_told_within_a_second() {
     let session = session(client.clone(), 30).await;
     let mutex = mutex(&session, &unique("deleted"));
     let guard = mutex.lock().await.unwrap();
-    soon("the key is watched", async || {
-        let watchers = etcd.metric("etcd_debugging_mvcc_watcher_total").await;
-        ensure(watchers > 0.0, watchers)
-    })
-    .await;
+    watches_its_key(&etcd).await;
     client.kv_client().delete(guard.key(), None).await.unwrap();
     let told = timeout(SECOND, guard.lost()).await;
     assert_eq!(told.expect("told within a second"), Lost::KeyDeleted);
@@ -122,11 +127,7 @@ async fn a_key_deleted_while_the_line_is_cut_is_told_once_it_heals() {
     let proxy = Proxy::to(&etcd.endpoint()).await;
     let session = session(connect(&[proxy.endpoint()]).await, 30).await;
     let guard = mutex(&session, &unique("gap")).lock().await.unwrap();
-    soon("the key is watched", async || {
-        let watchers = etcd.metric("etcd_debugging_mvcc_watcher_total").await;
-        ensure(watchers > 0.0, watchers)
-    })
-    .await;
+    watches_its_key(&etcd).await;
     proxy.cut();
     let mut client = etcd.client().await;
     client.delete(guard.key(), None).await.unwrap();
