@@ -13,6 +13,7 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::pin::{Pin, pin};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
 /// The pause before a new session after the first loss; doubles up to [`LONGEST_PAUSE`].
@@ -116,8 +117,10 @@ impl Leading {
     /// Gives the leadership up when the work has not called [`Term::progress`] for so long:
     /// renewal stops, and somebody whose work gets on may lead. Default: no such limit.
     ///
-    /// It is judged outside the work's task: work that hangs is dropped where it awaits, work
-    /// that blocks its thread keeps running, but leads no more.
+    /// It is judged outside the work's task: work that hangs is dropped where it awaits; work
+    /// that blocks its thread keeps running, but leads no more. The next leads at once, or, where
+    /// that thread has to say so (it is the runtime's only one, or the work has just woken
+    /// another task), when the lease expires.
     pub fn progress_within(mut self, budget: Duration) -> Self {
         self.progress = Some(budget);
         self
@@ -162,8 +165,9 @@ impl Leading {
             };
             let ended = match session {
                 Ok(session) => {
-                    let ended = self.serve(&session, shutdown.as_mut(), &mut work).await;
-                    resign(&session).await;
+                    let session = Ending(session);
+                    let ended = self.serve(&session.0, shutdown.as_mut(), &mut work).await;
+                    resign(&session.0).await;
                     ended
                 }
                 Err(error) => Err(error),
@@ -212,6 +216,9 @@ impl Leading {
         if let Some(budget) = self.progress {
             session.core().expect_progress(budget);
         }
+        // What the campaign has woken, runs first: a worker thread of tokio keeps the task that was
+        // woken last to itself, and if the work blocks the thread, the janitor would be blocked.
+        yield_now().await;
         let (stop, stopping) = watch::channel(false);
         let term = Term::new(leadership, stopping);
         let working = term.run_until_lost(async { work(term.clone()).await });
@@ -237,6 +244,15 @@ impl Leading {
                 Ended::ShutDown(None)
             }
         })
+    }
+}
+
+/// A session that ends here, whoever keeps a [`Term`] of it.
+struct Ending(Session);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.core().end(Lost::Closed);
     }
 }
 
