@@ -1,0 +1,168 @@
+//! Critical sections a second on one lock that is held for no time, in one process: beside the
+//! bare limit (a put, a delete, one watch on the prefix, the queue in memory, nothing that makes
+//! a lock safe) and beside etcd's own lock, as etcd-client offers it. In turns, medians.
+//!
+//! Run with `ci/with-etcd cargo bench --bench contended`.
+
+#![allow(clippy::print_stdout, reason = "the output is the point")]
+
+use etcd_lock::etcd_client::{
+    Client, Compare, CompareOp, EventType, LockOptions, PutOptions, Txn, TxnOp, WatchOptions,
+};
+use etcd_lock::{Mutex, Session};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex as StdMutex};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+
+const ROUNDS: usize = 5;
+const ROUND: Duration = Duration::from_millis(1500);
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let endpoints = std::env::var("ETCD_ENDPOINTS")
+        .map_err(|_| "no ETCD_ENDPOINTS; run this through ci/with-etcd")?;
+    let endpoints: Vec<&str> = endpoints.split(',').collect();
+    let client = Client::connect(endpoints, None).await?;
+    let session = Session::open(client.clone()).await?;
+    let lease = session.lease_id();
+    let bare = Bare::follow(client.clone(), lease).await?;
+    println!("contenders   this crate   bare limit   ratio   etcd's lock()   ratio");
+    for n in [2, 16, 128] {
+        let (mut ours, mut limit, mut server) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            let mutex = Mutex::new(&session, "bench/ours")?;
+            let section = async |_| Ok(mutex.lock().await?.release().await?);
+            ours.push(per_second(n, section).await?);
+            limit.push(per_second(n, async |i| bare.section(i).await).await?);
+            let section = async |_| server_section(client.clone(), lease).await;
+            server.push(per_second(n, section).await?);
+        }
+        let (ours, limit, server) = (median(ours), median(limit), median(server));
+        let (to_limit, to_server) = (ours / limit, ours / server);
+        println!(
+            "{n:>10}   {ours:>8.0}/s   {limit:>8.0}/s   {to_limit:>5.2}   {server:>11.0}/s   {to_server:>5.1}"
+        );
+    }
+    session.close().await?;
+    Ok(())
+}
+
+/// How many sections `n` contenders make in a second, all in this task.
+async fn per_second(n: usize, section: impl AsyncFn(usize) -> Result<()>) -> Result<f64> {
+    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    let contender = async |i| -> Result<()> {
+        while !stop.load(Ordering::Relaxed) {
+            section(i).await?;
+            done.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    };
+    let start = Instant::now();
+    let all = futures_util::future::try_join_all((0..n).map(&contender));
+    let (ended, ()) = tokio::join!(all, async {
+        tokio::time::sleep(ROUND).await;
+        stop.store(true, Ordering::Relaxed);
+    });
+    ended?;
+    #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let done = done.into_inner() as f64;
+    Ok(done / start.elapsed().as_secs_f64())
+}
+
+/// etcd's own lock: the server waits in line for its client.
+async fn server_section(mut client: Client, lease: i64) -> Result<()> {
+    let options = LockOptions::new().with_lease(lease);
+    let key = client
+        .lock("bench/server", Some(options))
+        .await?
+        .key()
+        .to_vec();
+    client.unlock(key).await?;
+    Ok(())
+}
+
+/// The limit: every process sees the whole line, and nothing is ever looked at again.
+struct Bare {
+    client: Client,
+    lease: i64,
+    queue: Arc<StdMutex<Queue>>,
+    _follower: JoinSet<()>,
+}
+
+#[derive(Default)]
+struct Queue {
+    line: BTreeMap<i64, Vec<u8>>,
+    waiting: HashMap<i64, oneshot::Sender<()>>,
+}
+
+impl Queue {
+    fn call_first(&mut self) {
+        if let Some(first) = self.line.keys().next()
+            && let Some(turn) = self.waiting.remove(first)
+        {
+            turn.send(()).ok();
+        }
+    }
+}
+
+impl Bare {
+    async fn follow(client: Client, lease: i64) -> Result<Self> {
+        let queue = Arc::<StdMutex<Queue>>::default();
+        let prefix = WatchOptions::new().with_prefix();
+        let mut watch = client
+            .watch_client()
+            .watch("bench/bare/", Some(prefix))
+            .await?;
+        let (seen, mut follower) = (queue.clone(), JoinSet::new());
+        follower.spawn(async move {
+            while let Ok(Some(message)) = watch.message().await {
+                let Ok(mut queue) = seen.lock() else { return };
+                for event in message.events() {
+                    let Some(kv) = event.kv() else { continue };
+                    if event.event_type() == EventType::Put {
+                        queue.line.insert(kv.create_revision(), kv.key().to_vec());
+                    } else {
+                        queue.line.retain(|_, key| key != kv.key());
+                    }
+                }
+                queue.call_first();
+            }
+        });
+        Ok(Self {
+            client,
+            lease,
+            queue,
+            _follower: follower,
+        })
+    }
+
+    async fn section(&self, i: usize) -> Result<()> {
+        let (key, mut kv) = (format!("bench/bare/{i}"), self.client.kv_client());
+        let leased = PutOptions::new().with_lease(self.lease);
+        let put = Txn::new()
+            .when([Compare::create_revision(key.as_str(), CompareOp::Equal, 0)])
+            .and_then([TxnOp::put(key.as_str(), "", Some(leased))]);
+        let answer = kv.txn(put).await?;
+        let revision = answer.header().ok_or("no header")?.revision();
+        let (turn, called) = oneshot::channel();
+        if let Ok(mut queue) = self.queue.lock() {
+            queue.waiting.insert(revision, turn);
+            queue.call_first();
+        }
+        called.await?;
+        let ours = Compare::create_revision(key.as_str(), CompareOp::Equal, revision);
+        let delete = Txn::new().when([ours]).and_then([TxnOp::delete(key, None)]);
+        kv.txn(delete).await?;
+        Ok(())
+    }
+}
+
+fn median(mut of: Vec<f64>) -> f64 {
+    of.sort_unstable_by(f64::total_cmp);
+    of[of.len() / 2]
+}
