@@ -161,7 +161,8 @@ impl Leading {
             let session = tokio::select! {
                 biased;
                 () = shutdown.as_mut() => return Outcome::ShutDown(None),
-                opened = self.sessions.clone().open() => opened,
+                // Boxed, as the campaign is: large, and only one at a time.
+                opened = Box::pin(self.sessions.clone().open()) => opened,
             };
             let ended = match session {
                 Ok(session) => {
@@ -206,7 +207,11 @@ impl Leading {
     where
         W: Future<Output = Result<T, E>>,
     {
-        let campaign = campaign(session.clone(), self.name.clone(), self.value.clone());
+        let campaign = Box::pin(campaign(
+            session.clone(),
+            self.name.clone(),
+            self.value.clone(),
+        ));
         let leadership = tokio::select! {
             biased;
             // Nothing was led yet, so nothing is lost.
@@ -221,7 +226,7 @@ impl Leading {
         yield_now().await;
         let (stop, stopping) = watch::channel(false);
         let term = Term::new(leadership, stopping);
-        let working = term.run_until_lost(async { work(term.clone()).await });
+        let working = term.run_until_lost(Box::pin(async { work(term.clone()).await }));
         // A panic may take the runtime with it, and then nobody is left to resign.
         let mut working = pin!(AssertUnwindSafe(working).catch_unwind());
         tokio::select! {

@@ -237,7 +237,7 @@ impl Tick {
                 return Ok(TickOutcome::Over(record));
             }
         };
-        let working = hold.run_until_lost(work(&hold));
+        let working = hold.run_until_lost(Box::pin(work(&hold)));
         // A panic may take the runtime with it, and then nobody is left to give the turn back.
         let worked = match AssertUnwindSafe(working).catch_unwind().await {
             Ok(worked) => worked?,

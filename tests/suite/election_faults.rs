@@ -141,7 +141,6 @@ async fn resigning_hands_over_within_three_requests() {
     let leads = campaign.await.unwrap().unwrap();
     let asked = requests(&etcd).await - before;
     assert!(leads.is_held());
-    println!("{asked} requests");
     assert!((1.0..=3.0).contains(&asked), "{asked} requests");
 }
 
@@ -172,7 +171,6 @@ async fn a_shutdown_hands_over_within_three_requests() {
     shutdown.send(()).unwrap();
     next.await.unwrap();
     let asked = requests(&etcd).await - before;
-    println!("{asked} requests");
     assert!((1.0..=3.0).contains(&asked), "{asked} requests");
     let outcome = running.await.unwrap();
     assert!(

@@ -159,7 +159,6 @@ async fn ten_leaders_killed_in_a_row_are_followed_one_by_one_in_time() {
         let begun = Instant::now();
         leader = scene.next_leader().await;
         let took = begun.elapsed();
-        println!("taken over after {took:?}");
         assert!(took <= Duration::from_secs(scene.ttl + 1), "took {took:?}");
         let next = puppet(this, &scene);
         scene.add(next).await;
@@ -190,7 +189,6 @@ async fn a_leader_that_gets_sigterm_hands_over_at_once() {
         let begun = Instant::now();
         leader = scene.next_leader().await;
         let took = begun.elapsed();
-        println!("handed over after {took:?}");
         assert!(took < Duration::from_secs(3), "took {took:?}");
         assert!(ending.process.exit().await.success());
     }

@@ -36,7 +36,7 @@ async fn nothing_is_left(etcd: &Etcd) {
 }
 
 async fn never() {
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 #[tokio::test]
@@ -69,9 +69,7 @@ async fn work_that_panics_resigns_before_it_panics_on() {
     let (etcd, name) = (Etcd::start().await, unique("panicked"));
     let leading = leading(&etcd, &name).await;
     let running = tokio::spawn(leading.run(never(), async |term: Term| {
-        if term.is_held() {
-            panic!("the work's own words");
-        }
+        assert!(!term.is_held(), "the work's own words");
         Ok::<(), String>(())
     }));
     let panic = running.await.unwrap_err().into_panic();

@@ -152,7 +152,6 @@ async fn sessions_that_die_in_a_row_are_followed_at_growing_pauses() {
         sleep(Duration::from_millis(5)).await;
     }
     let grants = etcd.calls("LeaseGrant").await - before;
-    println!("{grants} sessions in 4 s");
     // At the shortest, the pauses are 50, 100, 200, 400, 800, 1600, 2500 ms long.
     assert!((3.0..=8.0).contains(&grants), "{grants} sessions in 4 s");
     service.shut_down().await;

@@ -36,5 +36,7 @@ mod releasing;
 mod renewing;
 mod scale;
 mod support;
+mod tick;
+mod tick_faults;
 mod waiting;
 mod waiting_faults;

@@ -39,10 +39,6 @@ async fn shown(observer: &mut Observer) -> Option<String> {
     leader.map(|leader| String::from_utf8(leader.value).unwrap())
 }
 
-fn value(text: &str) -> Option<String> {
-    Some(text.to_owned())
-}
-
 #[tokio::test]
 async fn an_observer_shows_each_state_once_and_no_mere_candidate() {
     let (etcd, name) = (Etcd::start().await, unique("states"));
@@ -50,7 +46,7 @@ async fn an_observer_shows_each_state_once_and_no_mere_candidate() {
     let mut observer = Observer::new(etcd.client().await, &name).unwrap();
     assert_eq!(shown(&mut observer).await, None);
     let leads = a.campaign("a").await.unwrap();
-    assert_eq!(shown(&mut observer).await, value("a"));
+    assert_eq!(shown(&mut observer).await.as_deref(), Some("a"));
     let waits = tokio::spawn(b.campaign("b"));
     let direct = etcd.client().await;
     soon("b stands in line", async || {
@@ -59,9 +55,9 @@ async fn an_observer_shows_each_state_once_and_no_mere_candidate() {
     })
     .await;
     leads.proclaim("a again").await.unwrap();
-    assert_eq!(shown(&mut observer).await, value("a again"));
+    assert_eq!(shown(&mut observer).await.as_deref(), Some("a again"));
     leads.resign().await.unwrap();
-    assert_eq!(shown(&mut observer).await, value("b"));
+    assert_eq!(shown(&mut observer).await.as_deref(), Some("b"));
     waits.await.unwrap().unwrap().resign().await.unwrap();
     assert_eq!(shown(&mut observer).await, None);
 }
@@ -85,12 +81,12 @@ async fn an_observer_outlives_the_session_that_made_it() {
     let mine = Election::new(&session, &name).unwrap();
     let _leads = mine.campaign("mine").await.unwrap();
     let mut observer = mine.observe();
-    assert_eq!(shown(&mut observer).await, value("mine"));
+    assert_eq!(shown(&mut observer).await.as_deref(), Some("mine"));
     session.close().await.unwrap();
     assert_eq!(shown(&mut observer).await, None);
     let other = election(&etcd, &name).await;
     let _leads = other.campaign("another's").await.unwrap();
-    assert_eq!(shown(&mut observer).await, value("another's"));
+    assert_eq!(shown(&mut observer).await.as_deref(), Some("another's"));
 }
 
 #[tokio::test]
@@ -102,7 +98,7 @@ async fn an_election_below_the_name_is_not_shown() {
     assert_eq!(shown(&mut observer).await, None);
     let election = election(&etcd, &name).await;
     let _leads = election.campaign("here").await.unwrap();
-    assert_eq!(shown(&mut observer).await, value("here"));
+    assert_eq!(shown(&mut observer).await.as_deref(), Some("here"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
