@@ -44,6 +44,7 @@
 
 mod leading;
 mod record;
+mod run;
 mod term;
 mod tick;
 
