@@ -74,10 +74,11 @@ async fn holder_that_will_be_stopped() {
     let session = session(client.clone(), 3).await;
     let guard = mutex(&session, &var("NAME").unwrap());
     let guard = guard.lock().await.unwrap();
-    say(guard.token());
     // No task of the runtime runs meanwhile: nothing but the clock can tell.
     let half = session.ttl() / 2;
     let mut answered = Instant::now();
+    // From here on it may be stopped.
+    say(guard.token());
     let held = loop {
         thread::sleep(MILLISECOND);
         let asked = Instant::now();

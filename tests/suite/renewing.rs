@@ -109,7 +109,8 @@ async fn a_request_timeout_of_the_client_harms_neither_waiting_nor_holding() {
     sleep(4 * SECOND).await;
     assert!(guard.is_held() && !waiter.is_finished());
     let streams = etcd.calls("Watch").await;
-    assert!(streams <= 2.0, "{streams} streams of watches");
+    // One each, and another where the first was slow; cut at every timeout there would be eight.
+    assert!(streams <= 4.0, "{streams} streams of watches");
     guard.release().await.unwrap();
     let next = timeout(SECOND, waiter).await.expect("its turn").unwrap();
     let (next, _) = next.unwrap();
