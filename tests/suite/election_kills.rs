@@ -1,7 +1,7 @@
 //! Five candidates, each a process of its own, and a store that refuses old tokens (scenarios 43, 46):
 //! - the leader killed with SIGKILL ten times in a row: no write is ever refused, so one leads at a time; every
 //!   takeover takes a TTL + 1 s at the most; an observer sees these leaders and no others, in the order of tokens;
-//! - a leader that gets SIGTERM hands over at once.
+//! - a leader that ends in any other way, by SIGTERM, SIGINT, a panic or an error of its work, hands over at once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use etcd_client::{Client, Compare, CompareOp, Txn, TxnOp};
 use etcd_lock::scheduler::{Leading, Outcome, Term};
 use etcd_lock::{FencingToken, Observer, Session};
+use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
 use tokio_stream::StreamExt;
@@ -22,6 +23,8 @@ const TTL: &str = "KILLS_TTL";
 /// What the store keeps, in etcd but with no help of its leases: who wrote last, and with which token.
 const STORE: &str = "store";
 const REFUSED: &str = "refused";
+/// Before a process id: how that one is to end by itself.
+const END: &str = "end/";
 
 /// A candidate's life: when it leads, it writes to the store all the time.
 async fn candidate() {
@@ -30,12 +33,17 @@ async fn candidate() {
     let ttl = Duration::from_secs(var(TTL).parse().unwrap());
     let sessions = Session::builder(client.clone()).ttl(ttl);
     let mut sigterm = signal(SignalKind::terminate()).unwrap();
+    let mut sigint = signal(SignalKind::interrupt()).unwrap();
+    let shutdown = async {
+        tokio::select! {
+            _ = sigterm.recv() => {}
+            _ = sigint.recv() => {}
+        }
+    };
     let leading = Leading::new(sessions, &var(NAME)).unwrap();
     let outcome = leading
         .value(std::process::id().to_string())
-        .run(async { sigterm.recv().await.unwrap_or(()) }, |term| {
-            write_on(client.clone(), term)
-        })
+        .run(shutdown, |term| write_on(client.clone(), term))
         .await;
     assert!(matches!(outcome, Outcome::ShutDown(_)), "{outcome:?}");
 }
@@ -51,6 +59,12 @@ async fn write_on(client: Client, term: Term) -> Result<(), etcd_client::Error> 
             .and_then([TxnOp::put(STORE, ours.clone(), None)])
             .or_else([TxnOp::put(format!("{REFUSED}/{ours}"), "", None)]);
         kv.txn(write).await?;
+        let end = kv.get(format!("{END}{}", std::process::id()), None).await?;
+        match end.kvs().first().map(etcd_client::KeyValue::value) {
+            None => {}
+            Some(b"panic") => panic!("as it was told"),
+            Some(_) => return Err(etcd_client::Error::Internal("as it was told".into())),
+        }
         tokio::select! {
             () = sleep(Duration::from_millis(10)) => {}
             () = term.stopping() => return Ok(()),
@@ -175,22 +189,30 @@ async fn ten_leaders_killed_in_a_row_are_followed_one_by_one_in_time() {
 }
 
 #[tokio::test]
-async fn a_leader_that_gets_sigterm_hands_over_at_once() {
+async fn a_leader_that_ends_in_any_other_way_hands_over_at_once() {
     if role().is_some() {
-        return candidate().await;
+        return Box::pin(candidate()).await;
     }
     // Far longer than what counts as "at once" on a busy machine.
-    let this = a_leader_that_gets_sigterm_hands_over_at_once;
-    let mut scene = Scene::begin("term", 30, |scene| puppet(this, scene)).await;
+    let this = a_leader_that_ends_in_any_other_way_hands_over_at_once;
+    let mut scene = Scene::begin("exits", 30, |scene| puppet(this, scene)).await;
     let mut leader = scene.next_leader().await;
-    for _ in 0..3 {
+    for how in ["SIGTERM", "SIGINT", "panic", "error"] {
         let ending = scene.candidates.remove(&leader).expect("one of ours");
-        ending.process.term();
+        match how {
+            "SIGTERM" => ending.process.term(),
+            "SIGINT" => ending.process.signal(Signal::INT),
+            _ => {
+                let told = scene.client.put(format!("{END}{leader}"), how, None);
+                told.await.map(drop).unwrap();
+            }
+        }
         let begun = Instant::now();
         leader = scene.next_leader().await;
         let took = begun.elapsed();
-        assert!(took < Duration::from_secs(3), "took {took:?}");
-        assert!(ending.process.exit().await.success());
+        assert!(took < Duration::from_secs(3), "{how}: took {took:?}");
+        let ended = ending.process.exit().await;
+        assert_eq!(ended.success(), how.starts_with("SIG"), "{how}: {ended}");
     }
     scene.none_was_refused().await;
 }
