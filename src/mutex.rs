@@ -9,6 +9,10 @@ use crate::queue::{self, Waiter};
 use crate::session::Session;
 use std::fmt;
 use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// A limit that nobody lives to see.
+const A_LIFETIME: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// A lock that at most one guard holds at a time, across processes, machines and languages.
 ///
@@ -172,7 +176,7 @@ impl Mutex {
     ///
     /// # Panics
     ///
-    /// If it is called, or its future polled, outside a tokio runtime with time enabled.
+    /// If it is not polled in a tokio runtime with time enabled.
     ///
     /// # Examples
     ///
@@ -191,10 +195,11 @@ impl Mutex {
         &self,
         limit: Duration,
     ) -> impl Future<Output = Result<LockGuard>> + Send + use<> {
-        let locked = tokio::time::timeout(limit, self.lock());
-        let name = self.name.clone();
+        // So far in the future that the sum cannot be too large.
+        let deadline = Instant::now() + limit.min(A_LIFETIME);
+        let (lock, name) = (self.lock(), self.name.clone());
         async move {
-            locked.await.unwrap_or_else(|_elapsed| {
+            timeout_at(deadline, lock).await.unwrap_or_else(|_elapsed| {
                 let name = name.as_str().to_owned();
                 Err(Error::TimedOut { name, limit })
             })

@@ -16,7 +16,7 @@ use etcd_client::Client;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 const DEFAULT_TTL: Duration = Duration::from_secs(10);
@@ -29,6 +29,11 @@ const LONGEST_LABEL: usize = 1024;
 
 /// How long opening goes on trying while no member answers.
 const WITHIN: Duration = Duration::from_secs(10);
+
+/// How many requests of a session are under way at once; the others wait here for their turn.
+/// Enough to keep a server busy. Thousands in its queue would make all of them late: each would
+/// be sent again, and renewals among them.
+const MOST_AT_ONCE: usize = 128;
 
 const DOING: &str = "open a session (grant a lease)";
 
@@ -138,6 +143,7 @@ impl SessionBuilder {
             over: watch::Sender::new(None),
             revoked,
             debts,
+            room: Semaphore::new(MOST_AT_ONCE),
             numbers: Numbers::default(),
             pace,
             watches: Arc::<Watches>::default(),

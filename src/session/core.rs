@@ -12,7 +12,7 @@ use crate::etcd::{Etcd, Verdict};
 use crate::validity::Validity;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 pub(crate) struct Core {
@@ -28,6 +28,8 @@ pub(crate) struct Core {
     /// How the revoke at the end came out, from the janitor; closed if it is no more.
     pub(super) revoked: watch::Receiver<Option<Result<(), String>>>,
     pub(crate) debts: Debts,
+    /// For so many requests at once.
+    pub(super) room: Semaphore,
     pub(super) numbers: Numbers,
     pub(super) pace: Pace,
     pub(crate) watches: Arc<Watches>,
@@ -100,7 +102,11 @@ impl Core {
         let mut failures = 0;
         loop {
             self.certain()?;
-            let asked = until_answered(&self.etcd, Hedge::Late(&self.pace), None, &attempt);
+            let asked = async {
+                // Never closed, so this is a permit.
+                let _place = self.room.acquire().await;
+                until_answered(&self.etcd, Hedge::Late(&self.pace), None, &attempt).await
+            };
             let refused = tokio::select! {
                 asked = asked => match asked {
                     Ok(answer) => return Ok(answer),
