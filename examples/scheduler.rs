@@ -6,7 +6,7 @@
 //!
 //! No terminals to open: the program starts itself three more times, as the schedulers A, B and C,
 //! real processes that are killed and paused by real signals. It prints what happens, checks it,
-//! and fails if anything is not as it should be. It takes ten seconds.
+//! and fails if anything is not as it should be. It takes a quarter of a minute.
 //!
 //! Watch for:
 //! - the crash: the holder gets a SIGKILL while it works; the next takes over within TTL + 1 s,
@@ -43,7 +43,7 @@ use tokio::sync::Notify;
 use tokio::task::block_in_place;
 
 /// How long the others wait after a crash. It does not limit how long the lock can be held.
-const TTL: Duration = Duration::from_secs(3);
+const TTL: Duration = Duration::from_secs(5);
 
 /// How long one tick of the job takes, and the pause between two.
 const WORK: Duration = Duration::from_millis(500);
@@ -77,7 +77,7 @@ async fn scheduler(me: &str, lock: &str, store: &Store) -> Result<()> {
         .with_writer(std::io::stderr)
         .init();
     let client = connect().await?;
-    let stop = when_told_to_stop();
+    let stop = stop_with_stdin();
     loop {
         // A session that is lost stays lost: each round opens another.
         let session = Session::builder(client.clone())
@@ -87,9 +87,9 @@ async fn scheduler(me: &str, lock: &str, store: &Store) -> Result<()> {
             .await?;
         tokio::select! {
             lost = stand_in_line(&session, lock, store) => say("lost", lost?),
-            () = stop.notified() => {
-                say("leaves", "");
-                // Gives up the lock or the place in line at once; no lease has to run out first.
+            () = told_to_stop(&stop) => {
+                // The lock or the place in line has been given up, since its future was dropped.
+                // What is left is to say so to etcd, and to see it done.
                 session.close().await?;
                 return Ok(());
             }
@@ -165,9 +165,14 @@ async fn connect() -> Result<Client> {
     Ok(Client::connect(endpoints, Some(options)).await?)
 }
 
-/// Rings when stdin ends: we are told to leave, or who started us is no more. A service would
+async fn told_to_stop(stop: &Notify) {
+    stop.notified().await;
+    say("leaves", "");
+}
+
+/// Rings when stdin ends: we are told to stop, or who started us is no more. A service would
 /// listen for SIGTERM instead.
-fn when_told_to_stop() -> Arc<Notify> {
+fn stop_with_stdin() -> Arc<Notify> {
     let stop = Arc::new(Notify::new());
     let ring = stop.clone();
     std::thread::spawn(move || {
@@ -179,6 +184,8 @@ fn when_told_to_stop() -> Arc<Notify> {
 
 /// Tells the stage what we do.
 fn say(verb: &str, what: impl std::fmt::Display) {
+    let me = std::env::args().nth(1).unwrap_or_default();
+    let line = format!("{me} {verb} {what}\n");
     // If nobody listens any more, we are told to stop anyway.
-    writeln!(std::io::stdout(), "{verb} {what}").ok();
+    std::io::stdout().write_all(line.as_bytes()).ok();
 }

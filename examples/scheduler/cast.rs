@@ -2,9 +2,9 @@
 
 use super::{Result, TTL};
 use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, PipeWriter};
 use std::process::Stdio;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
@@ -24,38 +24,39 @@ struct Actor {
 
 /// What a scheduler said (see `say` there), and when we heard it.
 pub(crate) struct Said {
-    pub(crate) who: &'static str,
-    pub(crate) line: String,
+    pub(crate) who: String,
+    pub(crate) verb: String,
+    pub(crate) what: String,
     pub(crate) at: Instant,
 }
 
 impl Said {
-    /// Whether the line begins with these words.
-    pub(crate) fn begins(&self, words: &str) -> bool {
-        let rest = self.line.strip_prefix(words);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
-    }
-
-    pub(crate) fn verb(&self) -> &str {
-        self.split().0
-    }
-
-    /// What comes after the verb.
-    pub(crate) fn what(&self) -> &str {
-        self.split().1
-    }
-
-    fn split(&self) -> (&str, &str) {
-        self.line.split_once(' ').unwrap_or((&self.line, ""))
+    fn of(line: &str) -> Option<Self> {
+        let (who, line) = line.split_once(' ')?;
+        let (verb, what) = line.split_once(' ')?;
+        Some(Self {
+            who: who.to_owned(),
+            verb: verb.to_owned(),
+            what: what.to_owned(),
+            at: Instant::now(),
+        })
     }
 }
 
 impl Cast {
     /// Starts this program once more for every scheduler.
     pub(crate) fn start(lock: &str, store: &str) -> Result<Self> {
-        let (tell, heard) = mpsc::unbounded_channel();
-        let actors = ["A", "B", "C"].map(|name| Actor::start(name, lock, store, tell.clone()));
+        // All of them speak into one pipe, which keeps what they say in order.
+        let (ear, mouth) = std::io::pipe()?;
+        let actors = ["A", "B", "C"].map(|name| Actor::start(name, lock, store, &mouth));
         let actors = actors.into_iter().collect::<Result<_>>()?;
+        let (tell, heard) = mpsc::unbounded_channel();
+        std::thread::spawn(move || {
+            let lines = BufReader::new(ear).lines().map_while(std::io::Result::ok);
+            for said in lines.filter_map(|line| Said::of(&line)) {
+                tell.send(said).ok();
+            }
+        });
         Ok(Self { actors, heard })
     }
 
@@ -92,30 +93,17 @@ impl Cast {
 }
 
 impl Actor {
-    fn start(
-        name: &'static str,
-        lock: &str,
-        store: &str,
-        tell: mpsc::UnboundedSender<Said>,
-    ) -> Result<Self> {
+    fn start(name: &'static str, lock: &str, store: &str, mouth: &PipeWriter) -> Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .args([name, lock, store])
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
+            .stdout(mouth.try_clone()?)
             // A group of its own: Ctrl-C is for us, who then let it leave in good order. And should
             // we be killed while it stands still, the kernel ends it, as its group is an orphan.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()?;
         let stdin = child.stdin.take();
-        let stdout = child.stdout.take().ok_or("stdout is a pipe")?;
-        tokio::spawn(async move {
-            let mut lines = BufReader::new(stdout).lines();
-            while let Ok(Some(line)) = lines.next_line().await {
-                let (who, at) = (name, Instant::now());
-                tell.send(Said { who, line, at }).ok();
-            }
-        });
         Ok(Self { name, child, stdin })
     }
 

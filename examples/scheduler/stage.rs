@@ -1,7 +1,7 @@
 //! The stage: hears what the schedulers say, and prints it with what is done to them.
 
-use super::Result;
 use super::cast::{Cast, Said};
+use super::{Result, TTL};
 use rustix::process::Signal;
 use tokio::time::{Instant, timeout_at};
 
@@ -12,7 +12,7 @@ pub(crate) struct Stage {
 
 /// A scheduler that got the lock.
 pub(crate) struct Holder {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) token: u64,
     pub(crate) since: Instant,
 }
@@ -25,31 +25,30 @@ impl Stage {
 
     pub(crate) async fn next_holder(&mut self) -> Result<Holder> {
         loop {
-            let said = self.hear().await?;
-            if said.begins("holds") {
-                return Ok(Holder {
-                    name: said.who,
-                    token: said.what().parse()?,
-                    since: said.at,
-                });
+            let said = undisturbed(self.hear().await?)?;
+            if said.verb == "holds" {
+                let (name, since) = (said.who, said.at);
+                let token = said.what.parse()?;
+                return Ok(Holder { name, token, since });
             }
         }
     }
 
-    /// Waits until a scheduler says these words, or a line that begins with them.
-    pub(crate) async fn until(&mut self, who: &str, words: &str) -> Result<Said> {
+    /// Waits until a scheduler says this.
+    pub(crate) async fn until(&mut self, who: &str, verb: &str) -> Result<Said> {
         loop {
             let said = self.hear().await?;
-            if said.who == who && said.begins(words) {
+            if said.who == who && said.verb == verb {
                 return Ok(said);
             }
+            undisturbed(said)?;
         }
     }
 
     /// Only hears, for some time.
     pub(crate) async fn hear_until(&mut self, end: Instant) -> Result<()> {
         while let Ok(said) = timeout_at(end, self.hear()).await {
-            said?;
+            undisturbed(said?)?;
         }
         Ok(())
     }
@@ -57,8 +56,8 @@ impl Stage {
     /// Prints what is said next.
     async fn hear(&mut self) -> Result<Said> {
         let said = self.cast.hear().await?;
-        let what = said.what();
-        let line = match said.verb() {
+        let what = &said.what;
+        let line = match said.verb.as_str() {
             "waits" => "stands in line".to_owned(),
             "holds" => format!("holds the lock, with token {what}"),
             "wrote" => format!("wrote tick {what}"),
@@ -67,7 +66,7 @@ impl Stage {
             "leaves" => "leaves in good order".to_owned(),
             _ => return Ok(said),
         };
-        self.print(said.at, ' ', said.who, &line);
+        self.print(said.at, ' ', &said.who, &line);
         Ok(said)
     }
 
@@ -88,6 +87,14 @@ impl Stage {
     pub(crate) fn seconds(&self, at: Instant) -> f64 {
         at.saturating_duration_since(self.begun).as_secs_f64()
     }
+}
+
+/// Fails if a lock was lost to which nothing was done.
+fn undisturbed(said: Said) -> Result<Said> {
+    if said.verb == "lost" {
+        return Err(format!("is this machine too busy for a TTL of {TTL:?}?").into());
+    }
+    Ok(said)
 }
 
 /// Prints a claim if it is true, or fails.
