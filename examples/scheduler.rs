@@ -88,8 +88,8 @@ async fn scheduler(me: &str, lock: &str, store: &Store) -> Result<()> {
         tokio::select! {
             lost = stand_in_line(&session, lock, store) => say("lost", lost?),
             () = told_to_stop(&stop) => {
-                // The lock or the place in line has been given up, since its future was dropped.
-                // What is left is to say so to etcd, and to see it done.
+                // Dropping `stand_in_line` has given up the lock or the place in line. This waits
+                // until etcd has confirmed that nothing is left.
                 session.close().await?;
                 return Ok(());
             }

@@ -107,8 +107,10 @@
 //!   `etcdutl snapshot restore --bump-revision <enough> --mark-compacted`, or else tell the
 //!   resource to forget its tokens.
 //! - **A takeover at the very end of the TTL.** etcd looks for expired leases every half second,
-//!   and a change of *its* leader gives every lease its full TTL once more: takeover can be late,
-//!   never early.
+//!   and a change of *its* leader gives every lease its full TTL once more. Takeover can be late.
+//! - **Anything against an etcd leader that stood still.** One that was frozen for longer than the
+//!   TTL and goes on may revoke a lease that was renewed with its successor (seen with etcd 3.4
+//!   and 3.5). The guard is told as soon as etcd says so ([`Lost::LeaseGone`]).
 //! - **That a holder gets on.** Renewal goes on for as long as the process runs: work that hangs
 //!   holds the lock. ([`Leading::progress_within`](scheduler::Leading::progress_within) gives up
 //!   for such work.)
