@@ -1,6 +1,7 @@
 //! Five candidates, each a process of its own, and a store that refuses old tokens (scenarios 43, 46):
 //! - the leader killed with SIGKILL ten times in a row: no write is ever refused, so one leads at a time; every
 //!   takeover takes a TTL + 1 s at the most; an observer sees these leaders and no others, in the order of tokens;
+//! - a leader that stands still for too long drops its work when it goes on, and campaigns again (scenario 8);
 //! - a leader that ends in any other way, by SIGTERM, SIGINT, a panic or an error of its work, hands over at once.
 
 use std::collections::BTreeMap;
@@ -138,6 +139,12 @@ impl Scene {
         pid
     }
 
+    /// How often the store was written to.
+    async fn writes(&self) -> i64 {
+        let answer = self.client.kv_client().get(STORE, None).await.unwrap();
+        answer.kvs()[0].version()
+    }
+
     async fn none_was_refused(&self) {
         assert_eq!(keys(&self.client, REFUSED).await, [""; 0]);
     }
@@ -214,5 +221,37 @@ async fn a_leader_that_ends_in_any_other_way_hands_over_at_once() {
         let ended = ending.process.exit().await;
         assert_eq!(ended.success(), how.starts_with("SIG"), "{how}: {ended}");
     }
+    scene.none_was_refused().await;
+}
+
+#[tokio::test]
+async fn a_leader_that_stood_still_for_too_long_leads_no_more() {
+    if role().is_some() {
+        return Box::pin(candidate()).await;
+    }
+    let this = a_leader_that_stood_still_for_too_long_leads_no_more;
+    let mut scene = Scene::begin("still", 2, |scene| puppet(this, scene)).await;
+    let first = scene.next_leader().await;
+    scene.candidates[&first].process.stop();
+    let second = scene.next_leader().await;
+    let writes = scene.writes().await;
+    scene.candidates[&first].process.cont();
+    // It campaigns again, and with its new session stands behind the other four.
+    soon("five stand in line", async || {
+        let line = keys(&scene.client, &format!("{}/", scene.name)).await;
+        ensure(line.len() == 5, format!("{line:?}"))
+    })
+    .await;
+    soon("the second leads on", async || {
+        ensure(scene.writes().await > writes + 20, "it writes")
+    })
+    .await;
+    for _ in 0..4 {
+        let (_, pid) = scene.led.last_key_value().expect("somebody led");
+        scene.candidates[pid].process.term();
+        scene.next_leader().await;
+    }
+    let led: Vec<i32> = scene.led.values().copied().collect();
+    assert_eq!((led[0], led[1], led[5]), (first, second, first));
     scene.none_was_refused().await;
 }

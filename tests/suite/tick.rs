@@ -192,7 +192,15 @@ async fn who_stands_by_returns_when_it_is_done_elsewhere() {
         .await;
         Ok::<_, String>("done".to_owned())
     };
-    let (a, b) = tokio::join!(a.run(work), b.run_or_stand_by(must_not_run));
+    let stand_by = async {
+        soon("the first one runs", async || {
+            let line = keys(&client, &line).await;
+            ensure(line.len() == 1, format!("{line:?}"))
+        })
+        .await;
+        b.run_or_stand_by(must_not_run).await
+    };
+    let (a, b) = tokio::join!(a.run(work), stand_by);
     assert_eq!(ran(a.unwrap()), over(b.unwrap()));
     assert_eq!(keys(&client, &line).await, [""; 0]);
 }
