@@ -184,23 +184,22 @@ async fn who_stands_by_returns_when_it_is_done_elsewhere() {
     let (a, b) = (tick(&etcd, &job, "a").await, tick(&etcd, &job, "b").await);
     let line = format!("{job}/run/{LABEL}/");
     let client = etcd.client().await;
-    let work = async |_hold: &Hold| {
-        soon("the other stands by", async || {
+    let stand = async |wanted: usize| {
+        soon("so many are in line", async || {
             let line = keys(&client, &line).await;
-            ensure(line.len() == 2, format!("{line:?}"))
+            ensure(line.len() == wanted, format!("{line:?}"))
         })
         .await;
+    };
+    let work = async |_hold: &Hold| {
+        stand(2).await;
         Ok::<_, String>("done".to_owned())
     };
-    let stand_by = async {
-        soon("the first one runs", async || {
-            let line = keys(&client, &line).await;
-            ensure(line.len() == 1, format!("{line:?}"))
-        })
-        .await;
+    let stands_by = async {
+        stand(1).await;
         b.run_or_stand_by(must_not_run).await
     };
-    let (a, b) = tokio::join!(a.run(work), stand_by);
+    let (a, b) = tokio::join!(a.run(work), stands_by);
     assert_eq!(ran(a.unwrap()), over(b.unwrap()));
     assert_eq!(keys(&client, &line).await, [""; 0]);
 }
