@@ -86,14 +86,8 @@ impl Election {
     /// [`Error::Etcd`](crate::Error::Etcd) if etcd refuses.
     pub async fn leader(&self) -> Result<Option<Leader>> {
         let core = self.session.core();
-        let oldest = || core.etcd.oldest(self.name.prefix());
-        let first = match core.ask("read the leader", oldest).await?.value {
-            // Of another election, below this name: the first in line may be behind it.
-            Some(other) if !self.name.is_in_line(&other.key) => {
-                queue::list(core, &self.name).await?.into_iter().next()
-            }
-            first => first,
-        };
+        let first = || core.etcd.first(&self.name);
+        let first = core.ask("read the leader", first).await?.value;
         Ok(first.map(Leader::from))
     }
 

@@ -191,26 +191,10 @@ impl Follower {
     }
 
     async fn look(&self) -> Result<Option<Standing>> {
-        let (etcd, prefix) = (&self.etcd, self.name.prefix());
-        let first =
-            until_answered(etcd, Hedge::Late(&self.pace), None, || etcd.oldest(prefix)).await;
-        let first = first
-            .map_err(|refused| refused.into_error("read the leader"))?
-            .value;
-        if first
-            .as_ref()
-            .is_none_or(|first| self.name.is_in_line(&first.key))
-        {
-            return Ok(first);
-        }
-        // Of another election, below this name: the first in line may be behind it.
-        let all = until_answered(etcd, Hedge::Late(&self.pace), None, || etcd.list(prefix)).await;
-        let all = all
-            .map_err(|refused| refused.into_error("read the leader"))?
-            .value;
-        Ok(all
-            .into_iter()
-            .find(|standing| self.name.is_in_line(&standing.key)))
+        let first = || self.etcd.first(&self.name);
+        let looked = until_answered(&self.etcd, Hedge::Late(&self.pace), None, first).await;
+        let answer = looked.map_err(|refused| refused.into_error("read the leader"))?;
+        Ok(answer.value)
     }
 
     /// Waits for an event that may change who leads or with what value, or for the time of the

@@ -2,6 +2,7 @@
 //! transaction, guarded so that sending it twice does no more than sending it once.
 
 use super::Etcd;
+use crate::key::Name;
 use etcd_client::{
     Compare, CompareOp, Error, GetOptions, GetResponse, KeyValue, PutOptions, SortOrder,
     SortTarget, Txn, TxnOp, TxnOpResponse, TxnResponse,
@@ -127,13 +128,12 @@ impl Etcd {
         }
     }
 
-    /// Everything behind the prefix, keys only, in no order, and the revision it is of.
-    pub(crate) async fn line(&self, prefix: &str) -> Result<(i64, Vec<Standing>), Error> {
+    /// Everybody in the line, keys only, in no order, and the revision it is of.
+    pub(crate) async fn line(&self, name: &Name) -> Result<(i64, Vec<Standing>), Error> {
         let options = GetOptions::new().with_prefix().with_keys_only();
-        let answer = self.kv.clone().get(prefix, Some(options)).await?;
+        let answer = self.kv.clone().get(name.prefix(), Some(options)).await?;
         let header = answer.header().ok_or_else(unexpected)?;
-        let keys = answer.kvs().iter().map(standing).collect();
-        Ok((header.revision(), keys))
+        Ok((header.revision(), in_line(&answer, name).collect()))
     }
 
     /// One key with its value; linearizable.
@@ -142,10 +142,16 @@ impl Etcd {
         Ok(answer.kvs().first().map(standing))
     }
 
-    /// The oldest key behind the prefix, with its value; linearizable.
-    pub(crate) async fn oldest(&self, prefix: &str) -> Result<Option<Standing>, Error> {
-        let answer = self.kv.clone().get(prefix, Some(oldest())).await?;
-        Ok(answer.kvs().first().map(standing))
+    /// Who is first in the line, with its value; linearizable.
+    pub(crate) async fn first(&self, name: &Name) -> Result<Option<Standing>, Error> {
+        let answer = self.kv.clone().get(name.prefix(), Some(oldest())).await?;
+        match answer.kvs().first().map(standing) {
+            // Of another line, below this name: the first of this one may be behind it.
+            Some(other) if !name.is_in_line(&other.key) => {
+                Ok(self.list(name).await?.into_iter().next())
+            }
+            first => Ok(first),
+        }
     }
 
     /// Deletes the key if it still is the one created at `revision`; tells whether it was.
@@ -156,13 +162,14 @@ impl Etcd {
         Ok(self.kv.clone().txn(txn).await?.succeeded())
     }
 
-    /// Everything behind the prefix with values, oldest first.
-    pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<Standing>, Error> {
-        let options = GetOptions::new()
-            .with_prefix()
-            .with_sort(SortTarget::Create, SortOrder::Ascend);
-        let answer = self.kv.clone().get(prefix, Some(options)).await?;
-        Ok(answer.kvs().iter().map(standing).collect())
+    /// Everybody in the line with values, in order; linearizable.
+    pub(crate) async fn list(&self, name: &Name) -> Result<Vec<Standing>, Error> {
+        let options = GetOptions::new().with_prefix();
+        let answer = self.kv.clone().get(name.prefix(), Some(options)).await?;
+        let mut line: Vec<_> = in_line(&answer, name).collect();
+        // Keys put in one transaction share a create revision; then the smaller key is first.
+        line.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
+        Ok(line)
     }
 }
 
@@ -204,6 +211,12 @@ fn look(found: &GetResponse) -> Look {
         more: found.more(),
         count: usize::try_from(found.count()).unwrap_or(0),
     }
+}
+
+/// Of what stands behind a name's prefix, what stands in its line.
+fn in_line(found: &GetResponse, name: &Name) -> impl Iterator<Item = Standing> {
+    let found = found.kvs().iter();
+    found.filter(|kv| name.is_in_line(kv.key())).map(standing)
 }
 
 pub(super) fn standing(kv: &KeyValue) -> Standing {

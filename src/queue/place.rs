@@ -138,9 +138,7 @@ impl Place {
             }),
         }
     }
-}
 
-impl Place {
     /// The key is gone, or was deleted along with other things: nothing is left to answer for.
     pub(crate) fn settle(mut self) {
         self.number = None;

@@ -40,9 +40,6 @@ impl Waiter {
 
 /// Everybody in the line, in order.
 pub(crate) async fn list(core: &Core, name: &Name) -> Result<Vec<Standing>> {
-    let ask = || core.etcd.list(name.prefix());
-    let mut all = core.ask("read the queue", ask).await?.value;
-    all.retain(|standing| name.is_in_line(&standing.key));
-    all.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
-    Ok(all)
+    let ask = || core.etcd.list(name);
+    Ok(core.ask("read the queue", ask).await?.value)
 }

@@ -172,6 +172,5 @@ fn event(event: &etcd_client::Event) -> Option<Event> {
         key: kv.key().into(),
         created: kv.create_revision(),
         at: kv.mod_revision(),
-        lease: kv.lease(),
     })
 }

@@ -4,7 +4,7 @@ use super::janitor::Debts;
 use super::line::Lines;
 use super::numbers::Numbers;
 use super::pace::Pace;
-use super::retry::{Answer, Hedge, until_answered};
+use super::retry::{Answer, Hedge, backoff, until_answered};
 use super::watch::Watches;
 use crate::clock::Moment;
 use crate::error::{Lost, Result};
@@ -119,7 +119,7 @@ impl Core {
                 _ => return Err(refused.into_error(doing)),
             }
             failures += 1;
-            tokio::time::sleep(super::retry::backoff(failures)).await;
+            tokio::time::sleep(backoff(failures)).await;
         }
     }
 

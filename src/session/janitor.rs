@@ -7,7 +7,7 @@
 //! join the janitor looks, once per TTL, for keys on the lease that nobody owns.
 
 use super::core::Core;
-use super::retry::{Hedge, until_answered};
+use super::retry::{Hedge, backoff, until_answered};
 use crate::error::{Lost, Result};
 use crate::key;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -166,6 +166,7 @@ async fn sweep(core: &Core) {
 
 /// Deletes a key, however long it takes while the session lives.
 pub(crate) async fn remove(core: &Core, key: &str, revision: i64) {
+    // Slow from the start: what could pass was tried again already.
     let mut failures = 8;
     while let Err(error) = core
         .ask("delete a key", || core.etcd.leave(key, revision))
@@ -176,7 +177,7 @@ pub(crate) async fn remove(core: &Core, key: &str, revision: i64) {
         }
         tracing::warn!(%error, key, "a key could not be deleted; trying on");
         failures += 1;
-        sleep(super::retry::backoff(failures)).await;
+        sleep(backoff(failures)).await;
     }
 }
 

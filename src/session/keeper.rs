@@ -6,12 +6,12 @@
 //! opens on members of its choice, until one is answered or certainty ends.
 
 use super::core::Core;
-use super::retry::{Answer, Hedge, Refused, until_answered};
+use super::retry::{Answer, Hedge, Refused, backoff, until_answered};
 use crate::clock::Moment;
 use crate::error::Lost;
 use crate::etcd::{Renewals, Verdict};
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 pub(super) async fn run(core: std::sync::Arc<Core>) {
     let mut stream = None;
@@ -49,7 +49,7 @@ async fn watch_the_clock(core: &Core) -> Lost {
         match core.certain() {
             Ok(until) => {
                 let left = until.left(Moment::now());
-                tokio::time::sleep(left.min(core.margin).max(Duration::from_millis(1))).await;
+                sleep(left.min(core.margin).max(Duration::from_millis(1))).await;
             }
             Err(lost) => return lost,
         }
@@ -93,7 +93,8 @@ async fn renew(core: &Core, stream: &mut Option<Renewals>) -> Result<(), Lost> {
             Err(Refused { error, .. }) => tracing::warn!(%error, "etcd refuses to renew a lease"),
         }
         failures += 1;
-        tokio::time::sleep(super::retry::backoff(failures + 4)).await;
+        // Not as quick as after an error that passes: this one was an answer.
+        sleep(backoff(failures + 4)).await;
     }
 }
 

@@ -4,8 +4,7 @@
 //! of three dead, a third of the calls fail at once; with one frozen, a third hang. So an
 //! error is tried again quickly (the next call lands elsewhere), and a call whose answer is
 //! late gets company while it stays in the race: a slow server is then never asked in vain, and
-//! a frozen one costs a pause. Every request is made so that being
-//! carried out twice is harmless.
+//! a frozen one costs a pause. Every request is made so that being carried out twice is harmless.
 
 use super::pace::Pace;
 use crate::etcd::{Etcd, Verdict, classify};

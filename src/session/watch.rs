@@ -13,7 +13,6 @@ pub(crate) struct Event {
     pub(crate) created: i64,
     /// The revision of this event.
     pub(crate) at: i64,
-    pub(crate) lease: i64,
 }
 
 impl Event {

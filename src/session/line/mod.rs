@@ -131,13 +131,9 @@ async fn follow(core: &Core, name: &Name, line: &Line) {
     let mut empty_since = None;
     loop {
         watch.ready().await;
-        match core
-            .ask("read the line", || core.etcd.line(name.prefix()))
-            .await
-        {
+        match core.ask("read the line", || core.etcd.line(name)).await {
             Ok(answer) => {
-                let (revision, mut keys) = answer.value;
-                keys.retain(|standing| name.is_in_line(&standing.key));
+                let (revision, keys) = answer.value;
                 warn_of_foreign(name, &keys);
                 line.state().load(revision, keys.into_iter());
             }

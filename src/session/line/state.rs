@@ -1,7 +1,7 @@
 //! The line in memory: what is read, what follows, and whose turn it is.
 
-use super::super::watch::Event;
 use crate::etcd::Standing;
+use crate::session::Event;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -111,7 +111,6 @@ mod tests {
             key: Arc::from(key.as_bytes()),
             created: at,
             at,
-            lease: 1,
         }
     }
 
