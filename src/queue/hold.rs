@@ -224,7 +224,7 @@ impl Hold {
         let (name, token) = (place.name.clone(), place.revision);
         let key = place.key.clone();
         match place.leave().await {
-            Ok(Some(false)) => return Err(why_gone(&core).await.into()),
+            Ok(Some(false)) => return Err(Box::pin(why_gone(&core)).await.into()),
             Ok(Some(true) | None) => {}
             // It was held until it was given up: what was lost is the answer.
             Err(Error::Lost(lost)) => {

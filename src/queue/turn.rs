@@ -14,7 +14,10 @@ pub(crate) async fn wait(session: Session, name: Name, value: Vec<u8>) -> Result
     let Joining::Stands(place, before) = join(&session, &name, value, How::Line).await? else {
         unreachable!("only a try is refused a place");
     };
-    until_first(&place, before).await?;
+    if !before.as_ref().is_some_and(|look| is_alone(look, &place)) {
+        // Boxed, as it is large and most locks are free.
+        Box::pin(until_first(&place, before)).await?;
+    }
     Hold::begin(place)
 }
 

@@ -22,9 +22,6 @@ use tokio::time::sleep;
 
 /// Waits until nobody is ahead of `place`; `before` is what the join found, if it looked.
 pub(super) async fn until_first(place: &Place, before: Option<Look>) -> Result<()> {
-    if before.as_ref().is_some_and(|look| is_alone(look, place)) {
-        return Ok(());
-    }
     let core = place.session.core();
     let first = async {
         if before.is_some_and(|look| is_far(&look, place)) {

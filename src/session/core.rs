@@ -115,7 +115,8 @@ impl Core {
                 lost = self.over() => return Err(lost.into()),
             };
             match refused.verdict {
-                Verdict::LeaseGone => self.confirm_lease().await?,
+                // Boxed, as it is rare and large.
+                Verdict::LeaseGone => Box::pin(self.confirm_lease()).await?,
                 _ => return Err(refused.into_error(doing)),
             }
             failures += 1;
