@@ -31,6 +31,13 @@ impl Puppet {
         let mut command = Command::new(std::env::current_exe().expect("this binary"));
         command.args(["--exact", name, "--nocapture", "--include-ignored"]);
         command.env(ROLE, role).envs(envs.iter().copied());
+        // Which etcd to start is for the puppet to know, too; a child is told nothing else of etcd.
+        let programs = ["ETCD_BIN", "ETCDCTL_BIN"];
+        command.envs(
+            programs
+                .iter()
+                .filter_map(|key| Some((key, std::env::var_os(key)?))),
+        );
         Self::with_prefix(&command, SAYS)
     }
 
