@@ -113,7 +113,7 @@ impl Mutex {
     ///
     /// # Panics
     ///
-    /// If it is not polled in a tokio runtime with time enabled.
+    /// It may, if it is not polled in a tokio runtime with time enabled.
     pub fn lock(&self) -> impl Future<Output = Result<LockGuard>> + Send + use<> {
         let (session, name, label) = self.parts();
         async move { queue::wait(session, name, label).await.map(LockGuard::new) }

@@ -14,6 +14,8 @@ pub(crate) enum Verdict {
     LeaseGone,
     /// The chosen lease id is in use: by an earlier attempt of ours, most likely.
     LeaseExists,
+    /// A transaction of more operations than this etcd takes.
+    TooManyOperations,
     /// Another try would say the same.
     Fatal,
 }
@@ -22,12 +24,13 @@ const RETRY: Verdict = Verdict::Retry { doubtful: true };
 const NOT_SENT: Verdict = Verdict::Retry { doubtful: false };
 
 /// Texts that decide whatever the code is; the first that fits counts.
-const BY_TEXT: [(&str, Verdict); 12] = [
+const BY_TEXT: [(&str, Verdict); 13] = [
     ("lease not found", Verdict::LeaseGone),
     ("lease already exists", Verdict::LeaseExists),
     ("revision of auth store is old", Verdict::Refresh),
     ("invalid auth token", Verdict::Refresh),
     ("too many requests", NOT_SENT),
+    ("too many operations", Verdict::TooManyOperations),
     ("not a primary lessor", NOT_SENT),
     ("no leader", NOT_SENT),
     ("tcp connect error", NOT_SENT),

@@ -1,7 +1,7 @@
 //! Writes of a holder, each in the transaction that proves the hold.
 
-use super::line::{first_range, is, revision, standing};
-use super::{Etcd, Verdict, classify};
+use super::line::{first_range, revision, standing};
+use super::{Etcd, Verdict, classify, is};
 use etcd_client::{Compare, CompareOp, Error, PutOptions, Txn, TxnOp};
 
 /// The answer to a guarded write.

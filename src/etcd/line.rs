@@ -1,21 +1,11 @@
-//! Requests about the line behind a name: join, try, look, leave, list. Each is one
-//! transaction, guarded so that sending it twice does no more than sending it once.
+//! Reading the line behind a name: look, list, first.
 
 use super::Etcd;
 use crate::key::Name;
 use etcd_client::{
-    Compare, CompareOp, Error, GetOptions, GetResponse, KeyValue, PutOptions, SortOrder,
-    SortTarget, Txn, TxnOp, TxnOpResponse, TxnResponse,
+    Error, GetOptions, GetResponse, KeyValue, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
+    TxnResponse,
 };
-
-/// What it takes to stand in a line.
-#[derive(Debug)]
-pub(crate) struct Join {
-    pub(crate) prefix: String,
-    pub(crate) key: String,
-    pub(crate) value: Vec<u8>,
-    pub(crate) lease: i64,
-}
 
 /// A key in a line, or anywhere behind its prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,24 +17,6 @@ pub(crate) struct Standing {
     pub(crate) lease: i64,
     /// Empty where only keys were asked for.
     pub(crate) value: Vec<u8>,
-}
-
-/// The answer to a join.
-#[derive(Debug)]
-pub(crate) enum Joined {
-    /// The key was put; some keys that stood behind the prefix before it, if it was asked for.
-    Now { revision: i64, before: Option<Look> },
-    /// An earlier attempt had put the key.
-    Earlier(Standing),
-}
-
-/// The answer to a try.
-#[derive(Debug)]
-pub(crate) enum Try {
-    /// Nothing stood behind the prefix; the key was put.
-    Alone { revision: i64 },
-    /// Something did: the oldest key, maybe of an earlier attempt.
-    Busy(Standing),
 }
 
 /// Some of the keys behind a prefix.
@@ -65,44 +37,6 @@ impl Look {
 }
 
 impl Etcd {
-    /// Puts the key, unless it is there, and tells who stood before it: any `limit` of the keys.
-    /// A transaction is applied by etcd one at a time, so it must not read a long line: unsorted,
-    /// it reads no more than the limit. `None` reads nothing.
-    pub(crate) async fn join(&self, join: &Join, limit: Option<i64>) -> Result<Joined, Error> {
-        let some = limit.map(|limit| {
-            let options = GetOptions::new().with_prefix().with_keys_only();
-            TxnOp::get(join.prefix.as_str(), Some(options.with_limit(limit)))
-        });
-        let then: Vec<TxnOp> = some.into_iter().chain([put(join)]).collect();
-        let txn = Txn::new()
-            .when([absent(&join.key)])
-            .and_then(then)
-            .or_else([TxnOp::get(join.key.as_str(), None)]);
-        let mut answer = self.kv.clone().txn(txn).await?;
-        let revision = revision(&mut answer)?;
-        let found = ranges(&answer).next();
-        if answer.succeeded() {
-            let before = found.as_ref().map(look);
-            return Ok(Joined::Now { revision, before });
-        }
-        one(&found.ok_or_else(unexpected)?).map(Joined::Earlier)
-    }
-
-    /// Puts the key if nothing at all stands behind the prefix.
-    pub(crate) async fn try_join(&self, join: &Join) -> Result<Try, Error> {
-        let nothing = Compare::create_revision(join.prefix.as_str(), CompareOp::Equal, 0);
-        let txn = Txn::new()
-            .when([nothing.with_prefix()])
-            .and_then([put(join)])
-            .or_else([TxnOp::get(join.prefix.as_str(), Some(oldest()))]);
-        let mut answer = self.kv.clone().txn(txn).await?;
-        let revision = revision(&mut answer)?;
-        if answer.succeeded() {
-            return Ok(Try::Alone { revision });
-        }
-        one(&first_range(&answer)?).map(Try::Busy)
-    }
-
     /// The youngest keys older than `revision` and whether `key` is alive with that create
     /// revision; linearizable, in one read. `limit` 0 is no limit.
     pub(crate) async fn look(
@@ -154,14 +88,6 @@ impl Etcd {
         }
     }
 
-    /// Deletes the key if it still is the one created at `revision`; tells whether it was.
-    pub(crate) async fn leave(&self, key: &str, revision: i64) -> Result<bool, Error> {
-        let txn = Txn::new()
-            .when([is(key, revision)])
-            .and_then([TxnOp::delete(key, None)]);
-        Ok(self.kv.clone().txn(txn).await?.succeeded())
-    }
-
     /// Everybody in the line with values, in order; linearizable.
     pub(crate) async fn list(&self, name: &Name) -> Result<Vec<Standing>, Error> {
         let options = GetOptions::new().with_prefix();
@@ -171,20 +97,6 @@ impl Etcd {
         line.sort_by(|a, b| (a.revision, &a.key).cmp(&(b.revision, &b.key)));
         Ok(line)
     }
-}
-
-/// True while `key` is the one created at `revision`: the guard of every write of a hold.
-pub(crate) fn is(key: &str, revision: i64) -> Compare {
-    Compare::create_revision(key, CompareOp::Equal, revision)
-}
-
-fn absent(key: &str) -> Compare {
-    Compare::create_revision(key, CompareOp::Equal, 0)
-}
-
-fn put(join: &Join) -> TxnOp {
-    let leased = PutOptions::new().with_lease(join.lease);
-    TxnOp::put(join.key.as_str(), join.value.as_slice(), Some(leased))
 }
 
 /// A read of the youngest keys behind a prefix, of those created no later than `until`.
@@ -198,14 +110,14 @@ fn youngest(prefix: &str, limit: i64, until: i64) -> TxnOp {
     TxnOp::get(prefix, Some(options))
 }
 
-fn oldest() -> GetOptions {
+pub(super) fn oldest() -> GetOptions {
     GetOptions::new()
         .with_prefix()
         .with_sort(SortTarget::Create, SortOrder::Ascend)
         .with_limit(1)
 }
 
-fn look(found: &GetResponse) -> Look {
+pub(super) fn look(found: &GetResponse) -> Look {
     Look {
         keys: found.kvs().iter().map(standing).collect(),
         more: found.more(),
@@ -234,7 +146,7 @@ pub(super) fn revision(answer: &mut TxnResponse) -> Result<i64, Error> {
     Ok(header.revision())
 }
 
-fn ranges(answer: &TxnResponse) -> impl Iterator<Item = GetResponse> {
+pub(super) fn ranges(answer: &TxnResponse) -> impl Iterator<Item = GetResponse> {
     answer.op_responses().into_iter().filter_map(|op| match op {
         TxnOpResponse::Get(found) => Some(found),
         _ => None,
@@ -245,11 +157,11 @@ pub(super) fn first_range(answer: &TxnResponse) -> Result<GetResponse, Error> {
     ranges(answer).next().ok_or_else(unexpected)
 }
 
-fn one(found: &GetResponse) -> Result<Standing, Error> {
+pub(super) fn one(found: &GetResponse) -> Result<Standing, Error> {
     found.kvs().first().map(standing).ok_or_else(unexpected)
 }
 
 /// An answer that lacks what every etcd puts into it. Fatal: what answers is no etcd.
-fn unexpected() -> Error {
+pub(super) fn unexpected() -> Error {
     Error::Internal("an answer lacks a part; is it an etcd that answers?".into())
 }

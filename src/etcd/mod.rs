@@ -5,11 +5,13 @@ mod classify;
 mod guarded;
 mod lease;
 mod line;
+mod write;
 
 pub(crate) use classify::{Verdict, classify};
 pub(crate) use guarded::Guarded;
 pub(crate) use lease::Renewals;
-pub(crate) use line::{Join, Joined, Look, Standing, Try, is};
+pub(crate) use line::{Look, Standing};
+pub(crate) use write::{Join, Joined, Tried, Write, Written, is};
 
 use classify::is_denied;
 use etcd_client::{

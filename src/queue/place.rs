@@ -5,7 +5,7 @@
 //! flight; and when the session ends, the lease.
 
 use crate::error::{Error, Result};
-use crate::etcd::{Join, Joined, Look, Standing, Try};
+use crate::etcd::{Join, Joined, Look, Standing, Tried, Write};
 use crate::key::Name;
 use crate::session::{Answer, Core, Number, Session, remove};
 use std::future::poll_fn;
@@ -54,12 +54,12 @@ pub(super) async fn join(
     core.certain()?;
     let number = Number::take(core, name);
     let join = Join {
-        prefix: name.prefix().to_owned(),
-        key: number.key(),
+        name: name.clone(),
+        key: number.key().into(),
         value,
         lease: core.lease,
     };
-    let key = Arc::from(join.key.as_str());
+    let key = join.key.clone();
     let request = InFlight(Some(Box::pin(send(core.clone(), number, join, how))), core);
     Ok(match request.answer().await? {
         (number, Sent::Stands { revision, before }) => {
@@ -110,7 +110,7 @@ impl Drop for InFlight<'_> {
         let core = self.1.clone();
         self.1.debts.owe(async move {
             if let Ok((number, Sent::Stands { revision, .. })) = request.await {
-                remove(&core, &number.key(), revision).await;
+                remove(&core, number.key().into(), revision).await;
             }
         });
     }
@@ -123,12 +123,14 @@ impl Place {
     /// Dropped before the answer, the place is dropped as any other: the janitor deletes.
     pub(crate) async fn leave(mut self) -> Result<Option<bool>> {
         let core = self.session.core().clone();
-        let ask = || core.etcd.leave(&self.key, self.revision);
-        match core.ask_within(core.ttl, "delete the key", ask).await {
+        let (key, revision) = (self.key.clone(), self.revision);
+        let leave = Write::Leave { key, revision };
+        match core.write_within_ttl("delete the key", leave).await {
             Some(Ok(answer)) => {
                 self.number = None;
-                let known = answer.value || !answer.doubtful;
-                Ok(known.then_some(answer.value))
+                let left = answer.value.left();
+                let known = left || !answer.doubtful;
+                Ok(known.then_some(left))
             }
             Some(Err(error)) => Err(error),
             None => Err(Error::Unconfirmed {
@@ -152,39 +154,45 @@ impl Drop for Place {
         };
         let (core, revision) = (self.session.core().clone(), self.revision);
         self.session.core().debts.owe(async move {
-            remove(&core, &number.key(), revision).await;
+            remove(&core, number.key().into(), revision).await;
         });
     }
 }
 
 /// Sends the join until it is answered. After doubt the number is not used again.
 async fn send(core: Arc<Core>, mut number: Number, join: Join, how: How) -> Result<(Number, Sent)> {
+    let key = join.key.clone();
     let sent = match how {
         How::Line => {
             // A session that follows the line learns the same from its watch.
-            let follows = core.lines.follows(number.name());
+            let follows = core.lines.follows(&join.name);
             let limit = (!follows).then_some(i64::from(NEAR));
-            let answer = core
-                .ask("join the line", || core.etcd.join(&join, limit))
-                .await;
-            match known(&mut number, answer)? {
+            let doing = "join the line";
+            let answer = core.write(doing, Write::Join { join, limit }).await;
+            match known(&mut number, answer)?.joined().map_err(odd(doing))? {
                 Joined::Now { revision, before } => Sent::Stands { revision, before },
-                Joined::Earlier(standing) => ours(&join, &standing)?,
+                Joined::Earlier(standing) => ours(&core, &key, &standing)?,
             }
         }
         How::Try => {
-            let answer = core.ask("try to lock", || core.etcd.try_join(&join)).await;
-            match known(&mut number, answer)? {
-                Try::Alone { revision } => Sent::Stands {
+            let doing = "try to lock";
+            let answer = core.write(doing, Write::Try(join)).await;
+            match known(&mut number, answer)?.tried().map_err(odd(doing))? {
+                Tried::Alone { revision } => Sent::Stands {
                     revision,
                     before: Some(Look::nobody()),
                 },
-                Try::Busy(first) if first.key == join.key.as_bytes() => ours(&join, &first)?,
-                Try::Busy(first) => Sent::Busy(first),
+                Tried::Busy(first) if first.key == key.as_bytes() => ours(&core, &key, &first)?,
+                Tried::Busy(first) => Sent::Busy(first),
             }
         }
     };
     Ok((number, sent))
+}
+
+/// An answer that no etcd gives.
+fn odd(doing: &'static str) -> impl Fn(etcd_client::Error) -> Error {
+    move |source| Error::Etcd { doing, source }
 }
 
 /// Takes note if a put may be carried out later, or may have been without our knowing.
@@ -196,16 +204,13 @@ fn known<T>(number: &mut Number, answer: Result<Answer<T>>) -> Result<T> {
 }
 
 /// A key under our very name: put by an earlier attempt, unless it is not on our lease.
-fn ours(join: &Join, standing: &Standing) -> Result<Sent> {
-    if standing.lease == join.lease {
+fn ours(core: &Core, key: &str, standing: &Standing) -> Result<Sent> {
+    if standing.lease == core.lease {
         return Ok(Sent::Stands {
             revision: standing.revision,
             before: None,
         });
     }
-    let why = format!(
-        "{:?} was put by somebody else, not on this session's lease; delete it",
-        join.key
-    );
+    let why = format!("{key:?} was put by somebody else, not on this session's lease; delete it");
     Err(Error::invalid("key", why))
 }

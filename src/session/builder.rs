@@ -9,6 +9,7 @@ use super::numbers::Numbers;
 use super::pace::Pace;
 use super::retry::{Hedge, until_answered};
 use super::watch::Watches;
+use super::writer::Writes;
 use crate::error::{Error, Result};
 use crate::etcd::Etcd;
 use crate::validity::Validity;
@@ -148,6 +149,7 @@ impl SessionBuilder {
             pace,
             watches: Arc::<Watches>::default(),
             lines: Lines::default(),
+            writes: Writes::new(),
         };
         tracing::debug!(
             lease = %format_args!("{:x}", core.lease), ttl = ?core.ttl, ?margin, "session opened"

@@ -6,6 +6,7 @@ use super::numbers::Numbers;
 use super::pace::Pace;
 use super::retry::{Answer, Hedge, backoff, until_answered};
 use super::watch::Watches;
+use super::writer::Writes;
 use crate::clock::Moment;
 use crate::error::{Lost, Result};
 use crate::etcd::{Etcd, Verdict};
@@ -34,6 +35,7 @@ pub(crate) struct Core {
     pub(super) pace: Pace,
     pub(crate) watches: Arc<Watches>,
     pub(crate) lines: Lines,
+    pub(super) writes: Writes,
 }
 
 impl Core {

@@ -9,6 +9,7 @@
 use super::core::Core;
 use super::retry::{Hedge, backoff, until_answered};
 use crate::error::{Lost, Result};
+use crate::etcd::Write;
 use crate::key;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::collections::VecDeque;
@@ -159,23 +160,24 @@ async fn sweep(core: &Core) {
                 token = standing.revision,
                 "swept a key that a late request had put"
             );
-            remove(core, &key, standing.revision).await;
+            remove(core, key.into(), standing.revision).await;
         }
     }
 }
 
 /// Deletes a key, however long it takes while the session lives.
-pub(crate) async fn remove(core: &Core, key: &str, revision: i64) {
+pub(crate) async fn remove(core: &Core, key: Arc<str>, revision: i64) {
     // Slow from the start: what could pass was tried again already.
     let mut failures = 8;
-    while let Err(error) = core
-        .ask("delete a key", || core.etcd.leave(key, revision))
-        .await
-    {
+    let leave = || {
+        let key = key.clone();
+        core.write("delete a key", Write::Leave { key, revision })
+    };
+    while let Err(error) = leave().await {
         if core.certain().is_err() {
             return;
         }
-        tracing::warn!(%error, key, "a key could not be deleted; trying on");
+        tracing::warn!(%error, key = &*key, "a key could not be deleted; trying on");
         failures += 1;
         sleep(backoff(failures)).await;
     }

@@ -12,6 +12,7 @@ mod pace;
 mod retry;
 mod watch;
 mod watcher;
+mod writer;
 
 pub use builder::SessionBuilder;
 pub(crate) use core::Core;
@@ -204,6 +205,9 @@ impl Session {
         tokio::spawn(keeper::run(core.clone()));
         tokio::spawn(janitor::run(core.clone(), debts, tell_revoked));
         tokio::spawn(watcher::run(core.clone()));
+        for _ in 0..writer::WRITERS {
+            tokio::spawn(writer::run(core.clone()));
+        }
         let handle = Arc::new(Handle { core });
         Self { handle }
     }

@@ -46,10 +46,6 @@ impl Number {
         core.numbers.lock().get(name).map_or(0, Pool::in_use)
     }
 
-    pub(crate) fn name(&self) -> &Name {
-        &self.name
-    }
-
     pub(crate) fn key(&self) -> String {
         self.name.key(self.core.lease, self.n)
     }

@@ -34,6 +34,7 @@ mod observer_faults;
 mod overlap;
 mod releasing;
 mod renewing;
+mod riding;
 mod scale;
 mod support;
 mod tick;
