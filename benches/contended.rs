@@ -6,18 +6,16 @@
 
 #![allow(clippy::print_stdout, reason = "the output is the point")]
 
-use etcd_lock::etcd_client::{
-    Client, Compare, CompareOp, EventType, LockOptions, PutOptions, Txn, TxnOp, WatchOptions,
-};
+mod common;
+
+use common::{Result, connect, delete, median, per_second, put};
+use etcd_lock::etcd_client::{Client, EventType, LockOptions, WatchOptions};
 use etcd_lock::{Mutex, Session};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as StdMutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-
-type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
 const ROUNDS: usize = 5;
 const MOST: usize = 128;
@@ -25,10 +23,7 @@ const ROUND: Duration = Duration::from_millis(1500);
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let endpoints = std::env::var("ETCD_ENDPOINTS")
-        .map_err(|_| "no ETCD_ENDPOINTS; run this through ci/with-etcd")?;
-    let endpoints: Vec<&str> = endpoints.split(',').collect();
-    let client = Client::connect(endpoints, None).await?;
+    let client = connect().await?;
     let session = Session::open(client.clone()).await?;
     let lease = session.lease_id();
     let bare = Bare::follow(client.clone(), lease).await?;
@@ -43,10 +38,10 @@ async fn main() -> Result<()> {
         for _ in 0..ROUNDS {
             let mutex = Mutex::new(&session, "bench/ours")?;
             let section = async |_| Ok(mutex.lock().await?.release().await?);
-            ours.push(per_second(n, section).await?);
-            limit.push(per_second(n, async |i| bare.section(i).await).await?);
+            ours.push(per_second(n, ROUND, section).await?);
+            limit.push(per_second(n, ROUND, async |i| bare.section(i).await).await?);
             let section = async |i: usize| server_section(client.clone(), leases[i]).await;
-            server.push(per_second(n, section).await?);
+            server.push(per_second(n, ROUND, section).await?);
         }
         let (ours, limit, server) = (median(ours), median(limit), median(server));
         let (to_limit, to_server) = (ours / limit, ours / server);
@@ -56,28 +51,6 @@ async fn main() -> Result<()> {
     }
     session.close().await?;
     Ok(())
-}
-
-/// How many sections `n` contenders make in a second, all in this task.
-async fn per_second(n: usize, section: impl AsyncFn(usize) -> Result<()>) -> Result<f64> {
-    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
-    let contender = async |i| -> Result<()> {
-        while !stop.load(Ordering::Relaxed) {
-            section(i).await?;
-            done.fetch_add(1, Ordering::Relaxed);
-        }
-        Ok(())
-    };
-    let start = Instant::now();
-    let all = futures_util::future::try_join_all((0..n).map(&contender));
-    let (ended, ()) = tokio::join!(all, async {
-        tokio::time::sleep(ROUND).await;
-        stop.store(true, Ordering::Relaxed);
-    });
-    ended?;
-    #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
-    let done = done.into_inner() as f64;
-    Ok(done / start.elapsed().as_secs_f64())
 }
 
 /// etcd's own lock: the server waits in line for its client.
@@ -149,26 +122,13 @@ impl Bare {
 
     async fn section(&self, i: usize) -> Result<()> {
         let (key, mut kv) = (format!("bench/bare/{i}"), self.client.kv_client());
-        let leased = PutOptions::new().with_lease(self.lease);
-        let put = Txn::new()
-            .when([Compare::create_revision(key.as_str(), CompareOp::Equal, 0)])
-            .and_then([TxnOp::put(key.as_str(), "", Some(leased))]);
-        let answer = kv.txn(put).await?;
-        let revision = answer.header().ok_or("no header")?.revision();
+        let revision = put(&mut kv, &key, self.lease).await?;
         let (turn, called) = oneshot::channel();
         if let Ok(mut queue) = self.queue.lock() {
             queue.waiting.insert(revision, turn);
             queue.call_first();
         }
         called.await?;
-        let ours = Compare::create_revision(key.as_str(), CompareOp::Equal, revision);
-        let delete = Txn::new().when([ours]).and_then([TxnOp::delete(key, None)]);
-        kv.txn(delete).await?;
-        Ok(())
+        delete(&mut kv, &key, revision).await
     }
-}
-
-fn median(mut of: Vec<f64>) -> f64 {
-    of.sort_unstable_by(f64::total_cmp);
-    of[of.len() / 2]
 }
