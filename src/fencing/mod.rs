@@ -1,6 +1,8 @@
 //! What a resource needs to refuse a holder of the past: the number, the gate that compares it,
 //! and the number together with the name that it counts for.
 
+mod gate;
 mod token;
 
+pub use gate::{FencingGate, Stale};
 pub use token::FencingToken;

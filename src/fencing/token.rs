@@ -14,7 +14,8 @@ use std::str::FromStr;
 /// What is read under the lock counts, too: show the token *before* you read, so that nobody
 /// older can write between your reading and your writing.
 ///
-/// A resource in the same etcd needs no number, see [`Hold::fence`](crate::Hold::fence).
+/// A resource made in Rust has [`FencingGate`](crate::FencingGate) for it; one in the same etcd
+/// needs no number, see [`Hold::fence`](crate::Hold::fence).
 ///
 /// # Stored and sent
 ///
