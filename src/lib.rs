@@ -130,7 +130,8 @@
 //! ```
 //!
 //! A resource made in Rust has a [`FencingGate`] for it. The token's [text and number
-//! forms](FencingToken#stored-and-sent) come back from wherever they were stored.
+//! forms](FencingToken#stored-and-sent) come back from wherever they were stored; a [`NamedToken`]
+//! goes with the lock's name, for resources that could be shown another's.
 //!
 //! If the resource is in the same etcd, no number is needed: [`guard.fence()`](Hold::fence) is a
 //! condition that is true while the hold's key stands, judged in the very transaction that writes.
@@ -221,7 +222,7 @@ mod validity;
 pub use election::{Election, Leader, Leadership};
 pub use error::{Error, Lost, Result};
 pub use etcd_client;
-pub use fencing::{FencingGate, FencingToken, Stale};
+pub use fencing::{FencingGate, FencingToken, NamedToken, Stale};
 pub use guard::LockGuard;
 pub use mutex::{Busy, Mutex};
 pub use observer::Observer;

@@ -2,7 +2,9 @@
 //! and the number together with the name that it counts for.
 
 mod gate;
+mod named;
 mod token;
 
 pub use gate::{FencingGate, Stale};
+pub use named::NamedToken;
 pub use token::FencingToken;
