@@ -189,9 +189,12 @@
 //!
 //! # Feature flags
 //!
-//! None is on by default. Each forwards the TLS choice of etcd-client that has its name: `tls`,
-//! `tls-ring`, `tls-aws-lc`, `tls-roots`, `tls-native-roots`, `tls-webpki-roots`, `tls-openssl`,
-//! `tls-openssl-vendored`.
+//! None is on by default.
+//!
+//! - `serde`: [`FencingToken`] as a number, [`NamedToken`] as text.
+//! - `tls`, `tls-ring`, `tls-aws-lc`, `tls-roots`, `tls-native-roots`, `tls-webpki-roots`,
+//!   `tls-openssl`, `tls-openssl-vendored`: each forwards the TLS choice of etcd-client that has
+//!   its name.
 //!
 //! # Sources
 //!

@@ -3,6 +3,8 @@
 
 mod gate;
 mod named;
+#[cfg(feature = "serde")]
+mod serde;
 mod token;
 
 pub use gate::{FencingGate, Stale};

@@ -20,7 +20,8 @@ use std::str::FromStr;
 /// # Stored and sent
 ///
 /// It is a number from 1 to `i64::MAX`, so that it fits into a signed 64-bit column: as text
-/// (`Display`, `FromStr`), as `u64` or `i64` (`From`, `TryFrom`). (JavaScript reads numbers in JSON above 2^53 wrongly; etcd's revisions are far below.)
+/// (`Display`, `FromStr`), as `u64` or `i64` (`From`, `TryFrom`), and with the feature `serde` as a
+/// number, too. (JavaScript reads numbers in JSON above 2^53 wrongly; etcd's revisions are far below.)
 /// Where tokens of several names could be mistaken for each other, send a
 /// [`NamedToken`](crate::NamedToken).
 ///
