@@ -129,6 +129,10 @@
 //! UPDATE job SET token = $token, state = $state WHERE id = $id AND token <= $token;
 //! ```
 //!
+//! A resource made in Rust has a [`FencingGate`] for it. The token's [text and number
+//! forms](FencingToken#stored-and-sent) come back from wherever they were stored; a [`NamedToken`]
+//! goes with the lock's name, for resources that could be shown another's.
+//!
 //! If the resource is in the same etcd, no number is needed: [`guard.fence()`](Hold::fence) is a
 //! condition that is true while the hold's key stands, judged in the very transaction that writes.
 //!
@@ -185,9 +189,12 @@
 //!
 //! # Feature flags
 //!
-//! None is on by default. Each forwards the TLS choice of etcd-client that has its name: `tls`,
-//! `tls-ring`, `tls-aws-lc`, `tls-roots`, `tls-native-roots`, `tls-webpki-roots`, `tls-openssl`,
-//! `tls-openssl-vendored`.
+//! None is on by default.
+//!
+//! - `serde`: [`FencingToken`] as a number, [`NamedToken`] as text.
+//! - `tls`, `tls-ring`, `tls-aws-lc`, `tls-roots`, `tls-native-roots`, `tls-webpki-roots`,
+//!   `tls-openssl`, `tls-openssl-vendored`: each forwards the TLS choice of etcd-client that has
+//!   its name.
 //!
 //! # Sources
 //!
@@ -218,7 +225,7 @@ mod validity;
 pub use election::{Election, Leader, Leadership};
 pub use error::{Error, Lost, Result};
 pub use etcd_client;
-pub use fencing::FencingToken;
+pub use fencing::{FencingGate, FencingToken, NamedToken, Stale};
 pub use guard::LockGuard;
 pub use mutex::{Busy, Mutex};
 pub use observer::Observer;

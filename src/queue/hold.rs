@@ -6,7 +6,7 @@ use super::wait::why_gone;
 use crate::clock::Moment;
 use crate::error::{Error, Lost, Result};
 use crate::etcd::{self, Guarded};
-use crate::fencing::FencingToken;
+use crate::fencing::{FencingToken, NamedToken};
 use crate::session::Core;
 use etcd_client::Compare;
 use std::fmt;
@@ -55,6 +55,11 @@ impl Hold {
     /// See [`FencingToken`] for what the resource has to do.
     pub fn token(&self) -> FencingToken {
         FencingToken::of(self.place.revision)
+    }
+
+    /// Gives the token together with the name, for a resource that could be shown another's.
+    pub fn named_token(&self) -> NamedToken {
+        NamedToken::of_name(self.place.name.clone(), self.token())
     }
 
     /// Gives the name of the lock or election.
