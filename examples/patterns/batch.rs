@@ -6,7 +6,7 @@
 
 use super::children::Result;
 use super::database::{Connection, Database};
-use super::instance::{Late, hold, token};
+use super::instance::{Late, hold};
 use super::telling::{cure, disaster, say};
 
 pub(crate) const TABLES: &str = "
@@ -37,7 +37,7 @@ pub(crate) async fn tell(database: &Database) -> Result<()> {
     let (of_late, late_lock) = (database.clone(), lock.clone());
     let late = Late::start(async move |pause| {
         let guard = hold(&late_lock, "the first").await?;
-        let token = token(&guard)?;
+        let token = i64::from(guard.token());
         let mut connection = of_late.connect().await?;
         trusting(&mut connection, token, 0..1).await?;
         let done = show(&mut connection, FENCED, token).await?;
@@ -57,7 +57,7 @@ pub(crate) async fn tell(database: &Database) -> Result<()> {
     .await?;
 
     let guard = hold(&lock, "the second").await?;
-    let token = token(&guard)?;
+    let token = i64::from(guard.token());
     let mut connection = database.connect().await?;
     let done = "SELECT done FROM batch WHERE id = $1";
     let from = connection.number(done, &[CARELESS]).await?;

@@ -40,11 +40,6 @@ pub(crate) async fn hold(lock: &str, label: &str) -> Result<LockGuard> {
     Ok(Mutex::new(&session, lock)?.lock().await?)
 }
 
-/// The token, as databases know numbers.
-pub(crate) fn token(guard: &LockGuard) -> Result<i64> {
-    Ok(guard.token().get().try_into()?)
-}
-
 /// An instance that stands still in the middle of its work: garbage is collected, a disk hangs, a debugger is attached,
 /// or somebody computes on the runtime's thread.
 pub(crate) struct Late<T> {

@@ -3,7 +3,7 @@
 
 use super::children::{Children, Result};
 use super::database::{Connection, Database};
-use super::instance::{TTL, hold, token};
+use super::instance::{TTL, hold};
 use super::telling::{cure, disaster, say};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ pub(crate) async fn tell(database: &Database) -> Result<()> {
     say(format!("process {pid} {asked}; is stopped (SIGSTOP)"));
 
     let guard = timeout(TTL * 4, hold(&lock, "the next")).await??;
-    let token = token(&guard)?;
+    let token = i64::from(guard.token());
     let mut connection = database.connect().await?;
     write(&mut connection, token, NEW).await?;
     say(format!(
@@ -71,7 +71,7 @@ pub(crate) async fn tell(database: &Database) -> Result<()> {
 pub(crate) async fn late(lock: &str, database: &Database) -> Result<()> {
     let guard = hold(lock, "the late one").await?;
     let mut connection = database.connect().await?;
-    let token = token(&guard)?;
+    let token = i64::from(guard.token());
     if !guard.is_held() {
         return Err("it was to hold".into());
     }
