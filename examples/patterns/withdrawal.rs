@@ -112,7 +112,8 @@ async fn withdraw(
 ) -> Result<Answer> {
     connection.begin().await?;
     // Waits for another that is just inserting the same request, and then sees it.
-    let once = "INSERT INTO withdrawal VALUES ($1, $2, $3) ON CONFLICT (request) DO NOTHING";
+    let once = "INSERT INTO withdrawal (request, account, amount) VALUES ($1, $2, $3) \
+                ON CONFLICT (request) DO NOTHING";
     if connection.change(once, &[request, account, amount]).await? == 0 {
         connection.roll_back().await?;
         return Ok(Answer::PaidBefore);

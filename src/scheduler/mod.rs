@@ -18,9 +18,8 @@
 //! # Which TTL?
 //!
 //! The TTL is how long nobody works after a *crash*: the next leads at most TTL + 1 s later. It is
-//! not how long a job may take: renewals go on as long as the process runs. Shorter than your
-//! longest ordinary pause (garbage, CPU throttling, a disk that hangs, a failover of etcd's own
-//! leader: 1 to 3 s) means losing leadership without need. 10 s suits most, 3 s those who measured.
+//! not how long a job may take: renewals go on as long as the process runs.
+//! [Choosing a TTL](crate::guide::ttl) has the rest.
 //!
 //! # What happens on…
 //!
