@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio_postgres::NoTls;
 use tokio_postgres::types::ToSql;
 
-#[derive(Clone, PartialEq)]
+#[derive(Clone)]
 pub(crate) enum Database {
     /// A file.
     Sqlite(PathBuf),
