@@ -68,7 +68,8 @@
 //! 9. What is dropped in mid-request (a future, a guard) is brought to its end and cleaned up by a
 //!    task of the session, or else by the lease.
 //! 10. Every request can be sent twice without harm, and is: a dead or frozen member among three
-//!     costs time, not an error.
+//!     costs time, not an error. Only [transactions of yours](Hold::txn) are never sent again when
+//!     they may have been carried out; that nobody can tell is [an error](Error::Unknown).
 //!
 //! # Promises
 //!
@@ -128,8 +129,11 @@
 //! forms](FencingToken#stored-and-sent) come back from wherever they were stored; a [`NamedToken`]
 //! goes with the lock's name, for resources that could be shown another's.
 //!
-//! If the resource is in the same etcd, no number is needed: [`guard.fence()`](Hold::fence) is a
-//! condition that is true while the hold's key stands, judged in the very transaction that writes.
+//! If the resource is in the same etcd, no number is needed: [`guard.txn()`](Hold::txn) is a
+//! transaction that is carried out only while the hold's key stands, judged by etcd in the very
+//! moment of writing, and [`guard.put`](Hold::put) and its like are short for it. Under
+//! [several holds](GuardedTxn::holding), all have to stand. In transactions of your own,
+//! [`guard.fence()`](Hold::fence) is the condition.
 //!
 //! Something that can check nothing (a mail server, most APIs) cannot be fenced: make what you
 //! send harmless to receive twice, by an id for example.
@@ -221,7 +225,7 @@ pub use fencing::{FencingGate, FencingToken, NamedToken, Stale};
 pub use guard::LockGuard;
 pub use mutex::{Busy, Mutex};
 pub use observer::Observer;
-pub use queue::{Hold, Waiter};
+pub use queue::{Done, GuardedTxn, Hold, LostHold, TxnOutcome, Waiter};
 pub use session::{Session, SessionBuilder};
 
 /// Compiles the examples of the README.

@@ -67,6 +67,25 @@ pub(crate) fn classify(error: &Error) -> Verdict {
     }
 }
 
+/// As above: `OutOfRange`.
+const OUT_OF_RANGE: i32 = 11;
+
+/// Whether a request that ended so was certainly not carried out, and will not be.
+pub(crate) fn is_not_carried_out(error: &Error) -> bool {
+    match classify(error) {
+        Verdict::Retry { doubtful } => !doubtful,
+        Verdict::Fatal => !is_about_an_answer(error),
+        Verdict::Refresh | Verdict::LeaseGone | Verdict::LeaseExists => true,
+    }
+}
+
+/// An answer that came and was too large for the client is no refusal by etcd, though it has the
+/// code of one.
+fn is_about_an_answer(error: &Error) -> bool {
+    matches!(error, Error::GRpcStatus(status)
+        if i32::from(status.code()) == OUT_OF_RANGE && !status.message().starts_with("etcdserver"))
+}
+
 /// Whether the user is known and may not do this.
 pub(super) fn is_denied(error: &Error) -> bool {
     matches!(error, Error::GRpcStatus(status) if i32::from(status.code()) == PERMISSION_DENIED)

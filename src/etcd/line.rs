@@ -198,7 +198,7 @@ fn youngest(prefix: &str, limit: i64, until: i64) -> TxnOp {
     TxnOp::get(prefix, Some(options))
 }
 
-fn oldest() -> GetOptions {
+pub(super) fn oldest() -> GetOptions {
     GetOptions::new()
         .with_prefix()
         .with_sort(SortTarget::Create, SortOrder::Ascend)
@@ -234,7 +234,7 @@ pub(super) fn revision(answer: &mut TxnResponse) -> Result<i64, Error> {
     Ok(header.revision())
 }
 
-fn ranges(answer: &TxnResponse) -> impl Iterator<Item = GetResponse> {
+pub(super) fn ranges(answer: &TxnResponse) -> impl Iterator<Item = GetResponse> {
     answer.op_responses().into_iter().filter_map(|op| match op {
         TxnOpResponse::Get(found) => Some(found),
         _ => None,
@@ -250,6 +250,6 @@ fn one(found: &GetResponse) -> Result<Standing, Error> {
 }
 
 /// An answer that lacks what every etcd puts into it. Fatal: what answers is no etcd.
-fn unexpected() -> Error {
+pub(super) fn unexpected() -> Error {
     Error::Internal("an answer lacks a part; is it an etcd that answers?".into())
 }

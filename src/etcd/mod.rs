@@ -5,11 +5,13 @@ mod classify;
 mod guarded;
 mod lease;
 mod line;
+mod under;
 
-pub(crate) use classify::{Verdict, classify};
+pub(crate) use classify::{Verdict, classify, is_not_carried_out};
 pub(crate) use guarded::Guarded;
 pub(crate) use lease::Renewals;
 pub(crate) use line::{Join, Joined, Look, Standing, Try, is};
+pub(crate) use under::{Proof, Seen, Under};
 
 use classify::is_denied;
 use etcd_client::{

@@ -18,6 +18,7 @@ mod election_faults;
 mod election_interop;
 mod election_kills;
 mod election_outages;
+mod guarded;
 mod guide;
 mod harness;
 mod input;
