@@ -22,6 +22,9 @@ use tokio::time::sleep;
 /// Nothing is sent before [`commit`](Self::commit). The parts can be given in any order; each can
 /// be given more than once, which adds to it.
 ///
+/// Do not put keys of your own behind the name of a lock: every `name/…` without another `/` in it
+/// stands in its line, and would hold when this does not any more.
+///
 /// # Examples
 ///
 /// Moves an amount, if the balance is what was read:
