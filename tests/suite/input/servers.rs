@@ -3,6 +3,7 @@
 //! - An etcd that wants a user: an error with advice when the session is opened, at once.
 //! - A user without permission: an error with advice from whatever needs it, at once; the session lives, nothing is
 //!   left. A user with the permissions that the advice names has all it needs.
+//! - A transaction under a hold needs permission for what it is about, too, and fetches another token if need be.
 
 use std::time::Duration;
 
@@ -175,4 +176,33 @@ async fn read_and_write_on_the_prefix_is_all_that_a_user_needs() {
     ours.close().await.unwrap();
     theirs.close().await.unwrap();
     soon_nothing(&guarded.root).await;
+}
+
+#[tokio::test]
+async fn a_transaction_needs_permission_for_what_it_is_about() {
+    let guarded = Guarded::start().await;
+    let anna = client_of("anna", &guarded.etcd).await;
+    let ours = session(anna.clone(), 60).await;
+    let guard = mutex(&ours, "both/a").lock().await.unwrap();
+    guard.put("write/x", "1").await.unwrap();
+    for error in [
+        guard.put("read/x", "1").await.unwrap_err(),
+        guard.get("write/x").await.unwrap_err(),
+    ] {
+        let text = error.to_string();
+        assert!(
+            text.contains("permission denied") && text.ends_with("on what a transaction is about"),
+            "{text}"
+        );
+    }
+    assert!(guard.is_held());
+    assert_eq!(keys(&guarded.root, "read/").await, [""; 0]);
+    // This makes its token invalid.
+    let mut auth = guarded.root.auth_client();
+    auth.user_change_password("anna", "secret").await.unwrap();
+    let stale = anna.kv_client().get("both/x", None).await.unwrap_err();
+    assert!(stale.to_string().contains("invalid auth token"), "{stale}");
+    guard.put("write/x", "2").await.unwrap();
+    let found = guarded.root.kv_client().get("write/x", None).await.unwrap();
+    assert_eq!(found.kvs()[0].value(), b"2");
 }
