@@ -9,7 +9,8 @@ use etcd_client::{Compare, CompareOp, TxnOp, TxnOpResponse};
 impl Hold {
     /// Reads a key in the lock's etcd, only while this is held; `None` if it is not there.
     ///
-    /// Being held counts at the moment of the reading, on which nobody else had the turn.
+    /// That it is held is judged by etcd at the moment of the reading. It is repeated as often as
+    /// need be, and never [unknown](Error::Unknown).
     ///
     /// # Cancel safety
     ///
