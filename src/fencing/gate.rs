@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 ///   overwritten. So admit *and* write under the resource's own mutex, in its one task or in its
 ///   one transaction; outside of it, the gate only turns the late away sooner.
 /// - Anything across a restart: what a gate has seen is gone with the process. See below.
+/// - Anything across a restore of etcd from a snapshot, after which tokens may be smaller: the gate
+///   then refuses everybody. Begin with a new one.
 ///
 /// # A gate that outlives the process
 ///

@@ -22,6 +22,9 @@ use tokio::time::sleep;
 /// Nothing is sent before [`commit`](Self::commit). The parts can be given in any order; each can
 /// be given more than once, which adds to it.
 ///
+/// Do not put keys of your own behind the name of a lock: every `name/…` without another `/` in it
+/// stands in its line, and would hold when this does not any more.
+///
 /// # Examples
 ///
 /// Moves an amount, if the balance is what was read:
@@ -117,9 +120,10 @@ impl<'a> GuardedTxn<'a> {
     /// # Errors
     ///
     /// - [`Error::Unknown`] if the answer was lost.
-    /// - [`Error::Etcd`] if etcd refuses: no permission, a key that is put twice, too much. (By
-    ///   default it takes 126 conditions, and as many operations in each branch; with every
-    ///   further hold two less.) Nothing was carried out.
+    /// - [`Error::Etcd`] if etcd refuses: no permission (that etcd 3.4.23 does not ask for in nested
+    ///   transactions, as this is; 3.5.30 does), a key that is put twice, too much. (By default it
+    ///   takes 126 conditions, and as many operations in each branch; with every further hold two
+    ///   less.) Nothing was carried out.
     /// - [`Error::Invalid`] if a hold is of another etcd than the first. Nothing was carried out.
     ///
     /// That a hold is lost is no error but an [outcome](TxnOutcome::Lost).

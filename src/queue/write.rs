@@ -3,13 +3,14 @@
 use super::hold::Hold;
 use super::lost_hold::LostHold;
 use super::outcome::{Done, TxnOutcome};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use etcd_client::{Compare, CompareOp, TxnOp, TxnOpResponse};
 
 impl Hold {
     /// Reads a key in the lock's etcd, only while this is held; `None` if it is not there.
     ///
-    /// Being held counts at the moment of the reading, on which nobody else had the turn.
+    /// That it is held is judged by etcd at the moment of the reading. It is repeated as often as
+    /// need be, and never [unknown](Error::Unknown).
     ///
     /// # Cancel safety
     ///
@@ -17,8 +18,7 @@ impl Hold {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`](crate::Error::Lost) if it is lost, [`Error::Etcd`](crate::Error::Etcd) if
-    /// etcd refuses.
+    /// [`Error::Lost`] if it is lost, [`Error::Etcd`] if etcd refuses.
     pub async fn get(&self, key: impl Into<Vec<u8>>) -> Result<Option<Vec<u8>>> {
         let mut txn = self.txn().and_then([TxnOp::get(key, None)]);
         txn.only_reads = true;
@@ -35,18 +35,19 @@ impl Hold {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`](crate::Error::Lost) if it is lost: nothing was put. Else as
+    /// [`Error::Lost`] if it is lost: nothing was put. [`Error::Invalid`] if the key would stand in
+    /// the lock's own line, as every `name/…` without another `/` does. Else as
     /// [`GuardedTxn::commit`](crate::GuardedTxn::commit).
     ///
     /// # Examples
     ///
     /// ```no_run
     /// # async fn example(guard: etcd_lock::LockGuard) -> Result<(), Box<dyn std::error::Error>> {
-    /// guard.put("jobs/nightly/state", "half done").await?;
+    /// guard.put("reports/nightly", "half done").await?;
     /// # Ok(()) }
     /// ```
     pub async fn put(&self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Result<()> {
-        let put = TxnOp::put(key, value, None);
+        let put = TxnOp::put(self.not_in_line(key)?, value, None);
         held(self.txn().and_then([put]).commit().await?)?;
         Ok(())
     }
@@ -95,7 +96,7 @@ impl Hold {
         expected: Option<&[u8]>,
         value: impl Into<Vec<u8>>,
     ) -> Result<Result<(), Option<Vec<u8>>>> {
-        let key = key.into();
+        let key = self.not_in_line(key)?;
         let condition = match expected {
             Some(value) => Compare::value(key.as_slice(), CompareOp::Equal, value),
             None => Compare::create_revision(key.as_slice(), CompareOp::Equal, 0),
@@ -111,6 +112,22 @@ impl Hold {
             TxnOutcome::Refused(done) => Ok(Err(found(&done))),
             TxnOutcome::Lost(LostHold { cause, .. }) => Err(cause.into()),
         }
+    }
+}
+
+impl Hold {
+    /// The key, unless it would stand in this hold's line, and hold when this does not any more.
+    fn not_in_line(&self, key: impl Into<Vec<u8>>) -> Result<Vec<u8>> {
+        let key = key.into();
+        if self.place.name.is_in_line(&key) {
+            let shown = String::from_utf8_lossy(&key);
+            let why = format!(
+                "{shown:?} would stand in the line for {:?} and hold it up; put the value elsewhere",
+                self.name()
+            );
+            return Err(Error::invalid("key", why));
+        }
+        Ok(key)
     }
 }
 

@@ -40,7 +40,7 @@
 //! Between "I lead" and the write there is always an instant in which this process can be
 //! stopped, and the packet can be late after that. [`Hold::token`](crate::Hold::token) grows from
 //! leader to leader: store it with what you write, and refuse what comes with a smaller one. In
-//! etcd itself, [`Hold::fence`](crate::Hold::fence) does it in the transaction.
+//! etcd itself, [`Hold::txn`](crate::Hold::txn) and its like need no token.
 //!
 //! A tick has its token, too. Its [`Record`] needs none: etcd writes it only while the run's turn
 //! is held, in one transaction.

@@ -5,17 +5,19 @@
 //! - `several`: more than one hold, of one or more sessions.
 //! - `input`: what etcd does not take is refused with advice; no order of the builder's parts panics.
 //! - `late`: holders of the past, and requests that arrive late (8).
-//! - `doubt`: answers that are lost, lines that shake, members that freeze; calls that are given up.
+//! - `doubt`: answers that are lost, lines that are slow or shake; calls that are given up.
+//! - `members`: members that die or freeze.
 
 mod doubt;
 mod input;
 mod late;
 mod leadership;
+mod members;
 mod outcomes;
 mod several;
 
-use etcd_client::{Client, KeyValue};
-use etcd_lock::{Done, LostHold, TxnOutcome};
+use etcd_client::{Client, KeyValue, TxnOp};
+use etcd_lock::{Done, Error, GuardedTxn, LockGuard, LostHold, Result, TxnOutcome};
 
 /// What stands behind a key, as nobody but etcd sees it.
 async fn stored(client: &Client, key: &str) -> Option<KeyValue> {
@@ -51,4 +53,22 @@ fn lost_hold(outcome: TxnOutcome) -> LostHold {
         TxnOutcome::Lost(lost) => lost,
         other => panic!("not lost: {other:?}"),
     }
+}
+
+/// A transaction that puts one key.
+fn put<'a>(guard: &'a LockGuard, key: &str) -> GuardedTxn<'a> {
+    guard.txn().and_then([TxnOp::put(key, "1", None)])
+}
+
+#[track_caller]
+fn is_settled(outcome: &Result<TxnOutcome>) {
+    assert!(
+        matches!(outcome, Err(Error::Unknown { settled: true, .. })),
+        "{outcome:?}"
+    );
+}
+
+/// How often the key was put.
+async fn times(client: &Client, key: &str) -> i64 {
+    stored(client, key).await.map_or(0, |found| found.version())
 }

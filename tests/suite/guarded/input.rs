@@ -1,4 +1,5 @@
 //! - What etcd does not take comes back as an error that says what to do, and nothing is carried out.
+//! - Nor is a value put into the lock's own line, where it would be taken for a waiter.
 //! - The hold is held as before.
 
 use etcd_client::{Compare, CompareOp, PutOptions, TxnOp};
@@ -113,4 +114,29 @@ async fn an_answer_too_large_to_read_is_not_taken_for_a_refusal() {
     );
     // It was carried out, and only nobody could read what it said.
     assert_eq!(stored(&client, "x/1").await.unwrap().version(), 1);
+}
+
+#[tokio::test]
+async fn a_value_is_not_put_into_the_line_of_its_lock() {
+    let etcd = Etcd::start().await;
+    let client = etcd.client().await;
+    let session = session(etcd.client().await, 60).await;
+    let guard = mutex(&session, "a").lock().await.unwrap();
+    let put = guard.put("a/state", "").await;
+    let set = guard.compare_and_set("a/state", None, "").await.map(drop);
+    for outcome in [put, set] {
+        match outcome {
+            Err(error @ Error::Invalid { .. }) => {
+                let text = error.to_string();
+                assert!(text.starts_with("key \"a/state\" would stand"), "{text}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(keys(&client, "a/").await, [guard.key()]);
+    guard.put("a", "").await.unwrap();
+    guard.put("a/state/of", "").await.unwrap();
+    guard.release().await.unwrap();
+    let next = mutex(&session, "a").lock().await.unwrap();
+    assert!(next.is_held());
 }
