@@ -1,6 +1,6 @@
 //! Holders that stand still cannot be told in time, but they are told first, and their late writes are refused:
 //! - a process stopped beyond the TTL (8);
-//! - a runtime whose every worker is blocked beyond the TTL (9);
+//! - a runtime whose every worker is blocked beyond the TTL (9); a session on another runtime than the work outlasts it;
 //! - random pauses in mid-write: without the token updates are lost, with it none (11).
 
 use std::env::var;
@@ -143,6 +143,21 @@ fn a_runtime_with_every_worker_blocked_is_told_by_the_clock() {
     }
     assert_eq!(inside.block_on(guard.lost()), Lost::Expired);
     drop((next, other));
+}
+
+#[test]
+fn a_session_on_a_runtime_of_its_own_outlasts_work_that_blocks() {
+    let sessions = Runtime::new().unwrap();
+    let work = Builder::new_current_thread().enable_all().build().unwrap();
+    let etcd = sessions.block_on(Etcd::start());
+    let session = sessions.block_on(async { session(etcd.client().await, 2).await });
+    let guard = work.block_on(mutex(&session, "a").lock()).unwrap();
+    let done = work.block_on(guard.run_until_lost(async {
+        thread::sleep(3 * session.ttl());
+        guard.is_held()
+    }));
+    assert_eq!(done, Ok(true));
+    work.block_on(guard.release()).unwrap();
 }
 
 #[test]
