@@ -97,9 +97,9 @@ async fn write(connection: &mut Connection, token: i64, value: i64) -> Result<(u
     Ok((careless, fenced))
 }
 
-/// Returns when this process has stood still for long.
+/// Returns when this process has stood still for longer than the TTL.
 fn be_stopped(mut last: Instant) {
-    while last.elapsed() < TTL / 2 {
+    while last.elapsed() < TTL {
         last = Instant::now();
         std::thread::sleep(Duration::from_millis(1));
     }
