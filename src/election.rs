@@ -159,7 +159,7 @@ impl Leadership {
         let mut modified = self.modified.lock().await;
         loop {
             self.hold.certain()?;
-            match self.hold.put(*modified, &value).await? {
+            match self.hold.proclaim(*modified, &value).await? {
                 Guarded::Written(revision) => {
                     *modified = revision;
                     return Ok(());

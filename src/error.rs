@@ -49,6 +49,19 @@ pub enum Error {
         source: etcd_client::Error,
     },
 
+    /// A transaction under a hold was sent and its answer was lost: it was carried out, or it was
+    /// not. See [`GuardedTxn::commit`](crate::GuardedTxn::commit).
+    #[error("unknown whether the transaction was carried out ({source}); {}", advice(*settled))]
+    #[non_exhaustive]
+    Unknown {
+        /// What etcd-client said last.
+        source: etcd_client::Error,
+        /// Whether that is settled. If so, what was not carried out never will be: read what it
+        /// was to write, and repeat it if that is not there. If not, it may yet be carried out,
+        /// for as long as the keys of its holds stand.
+        settled: bool,
+    },
+
     /// What was to be removed may still be there; the lease takes it away in time.
     #[error("{what} is not confirmed to be gone ({why}); it goes by itself within {within:?}")]
     #[non_exhaustive]
@@ -69,6 +82,15 @@ impl Error {
     }
 }
 
+/// What to do about a transaction of which nothing is known.
+fn advice(settled: bool) -> &'static str {
+    if settled {
+        "it is not carried out any more: read what it was to write before repeating it"
+    } else {
+        "it may yet be, for as long as the keys of its holds stand"
+    }
+}
+
 /// Advice for errors of etcd whose own words give none.
 fn hint(source: &etcd_client::Error) -> &'static str {
     let text = source.to_string();
@@ -78,7 +100,7 @@ fn hint(source: &etcd_client::Error) -> &'static str {
         }
         () if text.contains("authentication failed") => "; check the user and the password",
         () if text.contains("permission denied") => {
-            "; the etcd user needs read and write on the lock's prefix"
+            "; the etcd user needs read and write on the lock's prefix, and on what a transaction is about"
         }
         () if [
             "tcp connect error",
@@ -95,6 +117,12 @@ fn hint(source: &etcd_client::Error) -> &'static str {
         }
         () if text.contains("request is too large") || text.contains("larger than max") => {
             "; give a shorter name or value"
+        }
+        () if text.contains("too many operations in txn") => {
+            "; etcd takes 128 operations and conditions a transaction, those for its holds included"
+        }
+        () if text.contains("duplicate key given in txn") => {
+            "; a key can be put only once in a transaction"
         }
         () if text.contains("database space exceeded") => {
             "; compact, defragment and disarm the alarm"

@@ -3,17 +3,8 @@
 //!
 //! # Do you need a lock at all?
 //!
-//! Most problems of the kind "only one at a time" are better solved where the data is:
-//!
-//! - *The same thing must not be done twice* (an order, a payout): give it an id, and let a
-//!   **unique constraint** refuse the second.
-//! - *Nobody may overwrite what somebody else has changed*: a **conditional update**,
-//!   `UPDATE … WHERE version = $read`; in etcd, a transaction that compares the `mod_revision`.
-//! - *A balance must not go below zero*: check and change in one statement,
-//!   `UPDATE … SET balance = balance - $n WHERE balance >= $n`.
-//!
-//! These have no TTL to choose and nothing to renew, and a process that is paused at the worst
-//! moment does them no harm.
+//! Often not. In a database, a unique key, a conditional update or a version column does better: no
+//! TTL to choose, nothing to renew, and a process that is paused at the worst moment does no harm.
 //!
 //! A lock is for what is left: a job that should run in one place at a time, somebody else's
 //! API, a file, a device. Then ask what happens if, once in a long while, two hold it at once:
@@ -22,6 +13,10 @@
 //! - **Correctness**: money or data is lost. Then no lock that can expire is enough, whoever made
 //!   it ([Kleppmann 2016]). Let the lock keep the crowd away, and let the resource check the
 //!   [fencing token](#the-fencing-token), a constraint or a version.
+//!
+//! The [guide] says more: [whether to lock](guide::need), [which TTL](guide::ttl), [what happens
+//! when…](guide::faults), [fencing](guide::fencing), [operating](guide::operating),
+//! [migrating](guide::migrating).
 //!
 //! # Quick start
 //!
@@ -73,7 +68,8 @@
 //! 9. What is dropped in mid-request (a future, a guard) is brought to its end and cleaned up by a
 //!    task of the session, or else by the lease.
 //! 10. Every request can be sent twice without harm, and is: a dead or frozen member among three
-//!     costs time, not an error.
+//!     costs time, not an error. Only [transactions of yours](Hold::txn) are never sent again when
+//!     they may have been carried out; that nobody can tell is [an error](Error::Unknown).
 //!
 //! # Promises
 //!
@@ -103,9 +99,8 @@
 //! - **Clocks of different rates**, beyond the margin: the default of TTL/10 covers a difference
 //!   of a tenth. What clocks *say* does not matter; they may jump.
 //! - **Tokens across a restore.** An etcd restored from a snapshot may count its revisions from an
-//!   earlier one, and has the keys and leases of then. Close all sessions before, and restore with
-//!   `etcdutl snapshot restore --bump-revision <enough> --mark-compacted`, or else tell the
-//!   resource to forget its tokens.
+//!   earlier one, and has the keys and leases of then. [Operating](guide::operating) says how to
+//!   restore so that tokens grow on.
 //! - **A takeover at the very end of the TTL.** etcd looks for expired leases every half second,
 //!   and a change of *its* leader gives every lease its full TTL once more. Takeover can be late.
 //! - **Anything against an etcd leader that stood still.** One that was frozen for longer than the
@@ -120,31 +115,35 @@
 //!
 //! [`guard.token()`](Hold::token) is a number that grows from holder to holder of a name. Take it
 //! to the resource with every write, and show it before the first read; the resource keeps the
-//! largest it has seen and refuses smaller ones. In SQL, with a column for it:
+//! largest it has seen and refuses smaller ones. In SQL, with a column for it, the check is a
+//! condition of the write:
 //!
 //! ```sql
-//! -- Before reading: nobody older gets through from here on.
-//! UPDATE job SET token = $token WHERE id = $id AND token <= $token RETURNING state;
-//! -- The write. No row changed: somebody newer was here, so stop.
-//! UPDATE job SET token = $token, state = $state WHERE id = $id AND token <= $token;
+//! UPDATE report SET token = $1, value = $2 WHERE id = $3 AND token <= $1;
+//! -- No row changed: somebody newer was here, so stop.
 //! ```
 //!
-//! If the resource is in the same etcd, no number is needed: [`guard.fence()`](Hold::fence) is a
-//! condition that is true while the hold's key stands, judged in the very transaction that writes.
+//! What goes wrong with that, and how to do it for more than one row: [fencing](guide::fencing).
+//!
+//! A resource made in Rust has a [`FencingGate`] for it. The token's [text and number
+//! forms](FencingToken#stored-and-sent) come back from wherever they were stored; a [`NamedToken`]
+//! goes with the lock's name, for resources that could be shown another's.
+//!
+//! If the resource is in the same etcd, no number is needed: [`guard.txn()`](Hold::txn) is a
+//! transaction that is carried out only while the hold's key stands, judged by etcd in the very
+//! moment of writing, and [`guard.put`](Hold::put) and its like are short for it. Under
+//! [several holds](GuardedTxn::holding), all have to stand. In transactions of your own,
+//! [`guard.fence()`](Hold::fence) is the condition.
 //!
 //! Something that can check nothing (a mail server, most APIs) cannot be fenced: make what you
 //! send harmless to receive twice, by an id for example.
 //!
-//! # Choosing TTL and margin
+//! # TTL and margin
 //!
-//! The [TTL](SessionBuilder::ttl) is how long the others wait after a *crash* (and half a second
-//! more, at which etcd looks). It does not limit how long a lock can be held, since it is renewed
-//! for as long as the process runs. Shorter than your longest ordinary pause (CPU throttling, a
-//! slow disk, a change of etcd's own leader: 1 to 3 s), it means losing locks without need. The
-//! default of 10 s suits most; 3 s suits those who have measured.
-//!
-//! The [margin](SessionBuilder::margin) is how much earlier than etcd the session gives itself up:
-//! the default of TTL/10 is for clocks. Enlarge it by the time that your work needs to stop.
+//! The [TTL](SessionBuilder::ttl) is how long the others wait after a *crash*. It does not limit how
+//! long a lock can be held, since it is renewed for as long as the process runs. The default of 10 s
+//! suits most; [choosing a TTL](guide::ttl) is for the others. The [margin](SessionBuilder::margin),
+//! by default TTL/10, is how much earlier than etcd the session gives itself up.
 //!
 //! # Cancel safety
 //!
@@ -185,9 +184,12 @@
 //!
 //! # Feature flags
 //!
-//! None is on by default. Each forwards the TLS choice of etcd-client that has its name: `tls`,
-//! `tls-ring`, `tls-aws-lc`, `tls-roots`, `tls-native-roots`, `tls-webpki-roots`, `tls-openssl`,
-//! `tls-openssl-vendored`.
+//! None is on by default.
+//!
+//! - `serde`: [`FencingToken`] as a number, [`NamedToken`] as text.
+//! - `tls`, `tls-ring`, `tls-aws-lc`, `tls-roots`, `tls-native-roots`, `tls-webpki-roots`,
+//!   `tls-openssl`, `tls-openssl-vendored`: each forwards the TLS choice of etcd-client that has
+//!   its name.
 //!
 //! # Sources
 //!
@@ -207,6 +209,7 @@ mod error;
 mod etcd;
 mod fencing;
 mod guard;
+pub mod guide;
 mod key;
 mod mutex;
 mod observer;
@@ -218,11 +221,11 @@ mod validity;
 pub use election::{Election, Leader, Leadership};
 pub use error::{Error, Lost, Result};
 pub use etcd_client;
-pub use fencing::FencingToken;
+pub use fencing::{FencingGate, FencingToken, NamedToken, Stale};
 pub use guard::LockGuard;
 pub use mutex::{Busy, Mutex};
 pub use observer::Observer;
-pub use queue::{Hold, Waiter};
+pub use queue::{Done, GuardedTxn, Hold, LostHold, TxnOutcome, Waiter};
 pub use session::{Session, SessionBuilder};
 
 /// Compiles the examples of the README.

@@ -1,4 +1,4 @@
-//! What `leader` and `cron` show themselves with: this very program as several child processes.
+//! What `leader`, `cron` and `patterns` show themselves with: this very program as several child processes.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-pub(crate) type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
+pub(crate) type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
 /// What does not come within this, does not come.
 const SOON: Duration = Duration::from_secs(10);

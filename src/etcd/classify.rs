@@ -50,6 +50,7 @@ const FATAL_CODES: [i32; 9] = [3, 5, 6, 7, 9, 11, 12, 15, 16];
 
 /// As above: tonic's `Code` has no name here.
 const PERMISSION_DENIED: i32 = 7;
+const OUT_OF_RANGE: i32 = 11;
 
 pub(crate) fn classify(error: &Error) -> Verdict {
     let text = error.to_string();
@@ -68,6 +69,25 @@ pub(crate) fn classify(error: &Error) -> Verdict {
         // Bad arguments, addresses and the like. (The enum's variants depend on features.)
         _ => Verdict::Fatal,
     }
+}
+
+/// Whether a request that ended so was certainly not carried out, and will not be.
+pub(crate) fn is_not_carried_out(error: &Error) -> bool {
+    match classify(error) {
+        Verdict::Retry { doubtful } => !doubtful,
+        Verdict::Fatal => !is_about_an_answer(error),
+        Verdict::Refresh
+        | Verdict::LeaseGone
+        | Verdict::LeaseExists
+        | Verdict::TooManyOperations => true,
+    }
+}
+
+/// An answer that came and was too large for the client is no refusal by etcd, though it has the
+/// code of one.
+fn is_about_an_answer(error: &Error) -> bool {
+    matches!(error, Error::GRpcStatus(status)
+        if i32::from(status.code()) == OUT_OF_RANGE && !status.message().starts_with("etcdserver"))
 }
 
 /// Whether the user is known and may not do this.

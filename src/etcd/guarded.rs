@@ -31,6 +31,15 @@ impl Etcd {
             .await
     }
 
+    /// Puts the key once more as it is, if it was last put at `modified`: whatever was to be done
+    /// on that condition is done by then or never. Refused, tells what the key is.
+    pub(crate) async fn settle(&self, key: &str, modified: i64) -> Result<Guarded, Error> {
+        let unchanged = Compare::mod_revision(key, CompareOp::Equal, modified);
+        let same = PutOptions::new().with_ignore_value().with_ignore_lease();
+        let put = TxnOp::put(key, "", Some(same));
+        self.guarded(vec![unchanged], vec![put], key).await
+    }
+
     /// Puts `mark`, if the hold stands and nothing is there. Refused, tells what is there.
     pub(crate) async fn mark_start(
         &self,

@@ -2,12 +2,13 @@
 
 use super::fate::Owned;
 use super::place::Place;
+use super::settle::Puts;
 use super::wait::why_gone;
 use crate::clock::Moment;
 use crate::error::{Error, Lost, Result};
 use crate::etcd::{self, Guarded};
-use crate::fencing::FencingToken;
-use crate::session::Core;
+use crate::fencing::{FencingToken, NamedToken};
+use crate::session::{Core, Session};
 use etcd_client::Compare;
 use std::fmt;
 use std::future::poll_fn;
@@ -33,11 +34,12 @@ use tokio::time::Instant;
 /// # Not promised
 ///
 /// That nothing is done after the loss: between an answer and what you do next, this process can
-/// stand still, and a packet can be late. For that, take the [token](Self::token) or the
-/// [fence](Self::fence) to the resource.
+/// stand still, and a packet can be late. For that, take the [token](Self::token) to the resource;
+/// what is in the same etcd is written by [transactions](Self::txn) that prove the hold.
 pub struct Hold {
-    place: Place,
+    pub(super) place: Place,
     fate: Owned,
+    pub(super) puts: Puts,
 }
 
 impl Hold {
@@ -47,7 +49,8 @@ impl Hold {
         core.certain()?;
         tracing::debug!(name = place.name.as_str(), token = place.revision, "turn");
         let fate = Owned::begin(core, place.key.clone(), place.revision);
-        Ok(Self { place, fate })
+        let puts = Puts::begin(place.revision);
+        Ok(Self { place, fate, puts })
     }
 
     /// Gives the number to fence the resource with: larger than that of every earlier holder.
@@ -55,6 +58,11 @@ impl Hold {
     /// See [`FencingToken`] for what the resource has to do.
     pub fn token(&self) -> FencingToken {
         FencingToken::of(self.place.revision)
+    }
+
+    /// Gives the token together with the name, for a resource that could be shown another's.
+    pub fn named_token(&self) -> NamedToken {
+        NamedToken::of_name(self.place.name.clone(), self.token())
     }
 
     /// Gives the name of the lock or election.
@@ -159,7 +167,10 @@ impl Hold {
     ///
     /// Nothing is written once the key is gone. etcd judges it, not a clock: a transaction with
     /// this condition is safe however long this process was paused. (Its answer can be lost, as
-    /// any answer; whoever repeats it has to be ready for its having been carried out.)
+    /// any answer; whoever repeats it has to be ready for its having been carried out, even later.)
+    ///
+    /// It is for clients and transactions of your own. [`txn`](Self::txn) has it built in, tells a
+    /// loss from a condition that failed, and repeats what can be repeated.
     ///
     /// # Examples
     ///
@@ -185,8 +196,12 @@ impl Hold {
         self.place.revision
     }
 
+    pub(super) fn session(&self) -> &Session {
+        &self.place.session
+    }
+
     pub(crate) fn core(&self) -> &Arc<Core> {
-        self.place.session.core()
+        self.session().core()
     }
 
     /// Ends it where its key was found to be gone, and tells why that is.
@@ -195,11 +210,15 @@ impl Hold {
         self.fate.lose(lost)
     }
 
-    /// Puts a value on the hold's key, if that was last put at `modified`.
-    pub(crate) async fn put(&self, modified: i64, value: &[u8]) -> Result<Guarded> {
+    /// Puts a value on the hold's own key, if that was last put at `modified`.
+    pub(crate) async fn proclaim(&self, modified: i64, value: &[u8]) -> Result<Guarded> {
         let (core, key) = (self.core(), (self.key(), self.revision()));
         let put = || core.etcd.proclaim(key, modified, value, core.lease);
-        Ok(core.ask("put the key's value", put).await?.value)
+        let answer = core.ask("put the key's value", put).await?.value;
+        if let Guarded::Written(revision) = answer {
+            self.puts.note(revision);
+        }
+        Ok(answer)
     }
 
     /// Until when it is certainly held; an error once it is lost.
@@ -218,7 +237,7 @@ impl Hold {
     /// Gives it up: from now on it is not held, then the key goes.
     pub(crate) async fn release(self) -> Result<()> {
         self.certain()?;
-        let Self { place, fate } = self;
+        let Self { place, fate, .. } = self;
         drop(fate);
         let core = place.session.core().clone();
         let (name, token) = (place.name.clone(), place.revision);

@@ -18,9 +18,8 @@
 //! # Which TTL?
 //!
 //! The TTL is how long nobody works after a *crash*: the next leads at most TTL + 1 s later. It is
-//! not how long a job may take: renewals go on as long as the process runs. Shorter than your
-//! longest ordinary pause (garbage, CPU throttling, a disk that hangs, a failover of etcd's own
-//! leader: 1 to 3 s) means losing leadership without need. 10 s suits most, 3 s those who measured.
+//! not how long a job may take: renewals go on as long as the process runs.
+//! [Choosing a TTL](crate::guide::ttl) has the rest.
 //!
 //! # What happens on…
 //!
@@ -41,7 +40,7 @@
 //! Between "I lead" and the write there is always an instant in which this process can be
 //! stopped, and the packet can be late after that. [`Hold::token`](crate::Hold::token) grows from
 //! leader to leader: store it with what you write, and refuse what comes with a smaller one. In
-//! etcd itself, [`Hold::fence`](crate::Hold::fence) does it in the transaction.
+//! etcd itself, [`Hold::txn`](crate::Hold::txn) and its like need no token.
 //!
 //! A tick has its token, too. Its [`Record`] needs none: etcd writes it only while the run's turn
 //! is held, in one transaction.

@@ -80,7 +80,7 @@ impl Record {
         Some(Self {
             state: states.into_iter().find(|known| known.word() == state)?,
             by: field("by", false)?.to_owned(),
-            token: FencingToken::of(field("token", false)?.parse().ok()?),
+            token: field("token", false)?.parse().ok()?,
             result: field("result", true)?.to_owned(),
         })
     }
@@ -123,6 +123,7 @@ mod tests {
             b"\xff",
             b"state=done",
             b"state=odd\nby=a\ntoken=1\nresult=",
+            b"state=done\nby=a\ntoken=-1\nresult=",
         ] {
             let record = Record::of(&standing(other));
             assert_eq!(record.state, State::Done);

@@ -8,6 +8,7 @@ mod janitor;
 mod keeper;
 mod line;
 mod numbers;
+mod once;
 mod pace;
 mod retry;
 mod watch;

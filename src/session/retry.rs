@@ -24,7 +24,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// How many tokens are fetched for one request before "invalid token" is believed.
-const REFRESHES: u32 = 3;
+pub(super) const REFRESHES: u32 = 3;
 
 /// When an unanswered attempt gets company.
 #[derive(Clone, Copy)]
@@ -243,7 +243,7 @@ pub(crate) fn backoff(failures: u32) -> Duration {
 }
 
 /// What a request that nobody answers ends with.
-fn silence() -> Error {
+pub(super) fn silence() -> Error {
     Error::IoError(std::io::Error::new(
         std::io::ErrorKind::TimedOut,
         "no member of the cluster answered in time",

@@ -10,10 +10,12 @@ use std::collections::HashSet;
 use std::error::Error as _;
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
+use std::str::FromStr;
 use std::time::Duration;
 
 use etcd_lock::{
-    Busy, Error, FencingToken, LockGuard, Lost, Mutex, Session, SessionBuilder, Waiter,
+    Busy, Done, Error, FencingGate, FencingToken, GuardedTxn, LockGuard, Lost, LostHold, Mutex,
+    NamedToken, Session, SessionBuilder, Stale, TxnOutcome, Waiter,
 };
 
 use crate::support::{Etcd, Proxy, connect, mutex, session};
@@ -24,13 +26,20 @@ const MOMENT: Duration = Duration::from_millis(10);
 fn every_type_goes_everywhere() {
     fn goes<T: Send + Sync + Debug + 'static>() {}
     fn is_cloned<T: Clone>() {}
-    fn is_a_number<T: Copy + Ord + Hash + Display + Into<u64>>() {}
+    fn is_a_number<T: Copy + Ord + Hash + Display + Into<u64> + Into<i64> + FromStr>() {}
     fn is_an_error<T: std::error::Error>() {}
     goes::<Session>();
     goes::<SessionBuilder>();
     goes::<Mutex>();
     goes::<LockGuard>();
     goes::<FencingToken>();
+    goes::<NamedToken>();
+    goes::<FencingGate>();
+    goes::<Stale>();
+    goes::<GuardedTxn<'static>>();
+    goes::<TxnOutcome>();
+    goes::<Done>();
+    goes::<LostHold>();
     goes::<Waiter>();
     goes::<Busy>();
     goes::<Error>();
@@ -41,6 +50,8 @@ fn every_type_goes_everywhere() {
     is_an_error::<Error>();
     is_an_error::<Lost>();
     is_an_error::<Busy>();
+    is_an_error::<Stale>();
+    is_an_error::<LostHold>();
     assert_eq!(size_of::<FencingToken>(), size_of::<u64>());
 }
 
@@ -74,6 +85,13 @@ async fn every_future_can_move_to_another_thread() {
     assert_eq!(queue[0].key, guard.key());
     assert!(is_sent(guard.run_until_lost(async {})).await.is_ok());
     drop(is_sent(guard.lost()));
+    is_sent(guard.put("x", "1")).await.unwrap();
+    let set = is_sent(guard.compare_and_set("x", Some(b"1"), "2"));
+    assert_eq!(set.await.unwrap(), Ok(()));
+    assert!(is_sent(guard.get("x")).await.unwrap().is_some());
+    assert!(is_sent(guard.delete("x")).await.unwrap());
+    let outcome = is_sent(guard.txn().commit()).await.unwrap();
+    assert!(matches!(outcome, TxnOutcome::Committed(_)), "{outcome:?}");
     is_free(guard.release()).await.unwrap();
     drop(is_sent(session.ended()));
     is_sent(session.close()).await.unwrap();
@@ -119,6 +137,14 @@ async fn futures_are_small() {
             "run_until_lost",
             size_of_val(&guard.run_until_lost(async {})),
         ),
+        ("commit", size_of_val(&guard.txn().commit())),
+        ("get", size_of_val(&guard.get("x"))),
+        ("put", size_of_val(&guard.put("x", ""))),
+        ("delete", size_of_val(&guard.delete("x"))),
+        (
+            "compare_and_set",
+            size_of_val(&guard.compare_and_set("x", None, "")),
+        ),
     ];
     let sizes = borrowing
         .into_iter()
@@ -152,6 +178,19 @@ async fn what_is_dropped_by_mistake_warns() {
     {
         Session::builder(etcd.client().await);
     }
+    let held = guard(&door).await;
+    #[expect(unused_must_use, reason = "a transaction without commit is not sent")]
+    {
+        held.txn();
+    }
+    #[expect(
+        unused_must_use,
+        reason = "the hold may be lost, though there is no error"
+    )]
+    {
+        held.txn().commit().await.unwrap();
+    }
+    drop(held);
     #[expect(let_underscore_drop, reason = "the one mistake that every lock knows")]
     let _ = guard(&door).await;
 }

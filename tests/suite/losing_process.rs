@@ -1,6 +1,6 @@
 //! Holders that stand still cannot be told in time, but they are told first, and their late writes are refused:
 //! - a process stopped beyond the TTL (8);
-//! - a runtime whose every worker is blocked beyond the TTL (9);
+//! - a runtime whose every worker is blocked beyond the TTL (9); a session on another runtime than the work outlasts it;
 //! - random pauses in mid-write: without the token updates are lost, with it none (11).
 
 use std::env::var;
@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use etcd_client::{Txn, TxnOp};
-use etcd_lock::{Error, LockGuard, Lost, Session};
+use etcd_lock::{Error, FencingGate, FencingToken, LockGuard, Lost, Session, Stale};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::support::{
@@ -21,17 +21,13 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 /// A resource that lives outside etcd and refuses the past.
 #[derive(Default)]
 struct Store {
-    newest: u64,
+    gate: FencingGate,
     value: u64,
 }
 
 impl Store {
-    /// Gives the token that is newer than the one that came.
-    fn admit(&mut self, token: u64) -> Result<&mut u64, u64> {
-        if token < self.newest {
-            return Err(self.newest);
-        }
-        self.newest = token;
+    fn admit(&mut self, token: FencingToken) -> Result<&mut u64, Stale> {
+        self.gate.admit(token)?;
         Ok(&mut self.value)
     }
 }
@@ -49,20 +45,21 @@ async fn a_stopped_process_is_told_first_and_its_late_write_is_refused() {
         "holder",
         &envs,
     );
-    let old: u64 = puppet.line().await.parse().unwrap();
+    let old: FencingToken = puppet.line().await.parse().unwrap();
     puppet.process.stop();
     let mut store = Store::default();
     *store.admit(old).unwrap() = 1;
     let client = etcd.client().await;
     let session = session(client.clone(), 2).await;
     let next = mutex(&session, &name).lock().await.unwrap();
-    assert!(next.token().get() > old);
-    *store.admit(next.token().get()).unwrap() = 2;
+    assert!(next.token() > old);
+    *store.admit(next.token()).unwrap() = 2;
     puppet.process.cont();
     assert_eq!(puppet.line().await, "held: false");
     // It had asked before the pause and writes after it.
     assert_eq!(puppet.line().await, "written in etcd: false");
-    assert_eq!(store.admit(old), Err(next.token().get()));
+    let stale = store.admit(old).unwrap_err();
+    assert_eq!((stale.token, stale.newest), (old, next.token()));
     assert_eq!(store.value, 2);
     assert_eq!(keys(&client, "report").await, [""; 0]);
     assert_eq!(puppet.line().await, "lost: Expired");
@@ -149,6 +146,21 @@ fn a_runtime_with_every_worker_blocked_is_told_by_the_clock() {
 }
 
 #[test]
+fn a_session_on_a_runtime_of_its_own_outlasts_work_that_blocks() {
+    let sessions = Runtime::new().unwrap();
+    let work = Builder::new_current_thread().enable_all().build().unwrap();
+    let etcd = sessions.block_on(Etcd::start());
+    let session = sessions.block_on(async { session(etcd.client().await, 2).await });
+    let guard = work.block_on(mutex(&session, "a").lock()).unwrap();
+    let done = work.block_on(guard.run_until_lost(async {
+        thread::sleep(3 * session.ttl());
+        guard.is_held()
+    }));
+    assert_eq!(done, Ok(true));
+    work.block_on(guard.release()).unwrap();
+}
+
+#[test]
 fn pauses_in_mid_write_lose_updates_without_the_token_and_none_with_it() {
     const WORKERS: u64 = 4;
     const WRITES: u64 = 5;
@@ -164,7 +176,7 @@ fn pauses_in_mid_write_lose_updates_without_the_token_and_none_with_it() {
             let mut accepted = 0;
             for write in 0..WRITES {
                 let (session, guard) = runtime.block_on(hold(endpoint, name));
-                let token = guard.token().get();
+                let token = guard.token();
                 let seen = *careless.lock().unwrap();
                 let seen_with_token = careful.lock().unwrap().admit(token).map(|value| *value);
                 match (number, write, fastrand::u8(0..8)) {

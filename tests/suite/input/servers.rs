@@ -3,10 +3,11 @@
 //! - An etcd that wants a user: an error with advice when the session is opened, at once.
 //! - A user without permission: an error with advice from whatever needs it, at once; the session lives, nothing is
 //!   left. A user with the permissions that the advice names has all it needs.
+//! - A transaction under a hold needs permission for what it is about, too, and fetches another token if need be.
 
 use std::time::Duration;
 
-use etcd_client::{Client, ConnectOptions, Permission};
+use etcd_client::{Client, ConnectOptions, Permission, Txn, TxnOp};
 use etcd_lock::{Error, Lost, Session};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
@@ -175,4 +176,51 @@ async fn read_and_write_on_the_prefix_is_all_that_a_user_needs() {
     ours.close().await.unwrap();
     theirs.close().await.unwrap();
     soon_nothing(&guarded.root).await;
+}
+
+/// Whether the server looks into nested transactions for what a user may: 3.4.23 does not.
+async fn looks_into_nested(anna: &Client) -> bool {
+    let inner = Txn::new().and_then([TxnOp::put("read/probe", "", None)]);
+    let nested = Txn::new().and_then([TxnOp::txn(inner)]);
+    anna.kv_client().txn(nested).await.is_err()
+}
+
+#[tokio::test]
+async fn a_transaction_needs_permission_for_what_it_is_about() {
+    let guarded = Guarded::start().await;
+    let anna = client_of("anna", &guarded.etcd).await;
+    let ours = session(anna.clone(), 60).await;
+    let guard = mutex(&ours, "both/a").lock().await.unwrap();
+    guard.put("write/x", "1").await.unwrap();
+    if !looks_into_nested(&anna).await {
+        return;
+    }
+    for error in [
+        guard.put("read/x", "1").await.unwrap_err(),
+        guard.get("write/x").await.unwrap_err(),
+    ] {
+        let text = error.to_string();
+        assert!(
+            text.contains("permission denied") && text.ends_with("on what a transaction is about"),
+            "{text}"
+        );
+    }
+    assert!(guard.is_held());
+    assert_eq!(keys(&guarded.root, "read/").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_transaction_with_an_old_token_fetches_another() {
+    let guarded = Guarded::start().await;
+    let anna = client_of("anna", &guarded.etcd).await;
+    let ours = session(anna.clone(), 60).await;
+    let guard = mutex(&ours, "both/a").lock().await.unwrap();
+    // This makes its token invalid.
+    let mut auth = guarded.root.auth_client();
+    auth.user_change_password("anna", "secret").await.unwrap();
+    let stale = anna.kv_client().get("both/x", None).await.unwrap_err();
+    assert!(stale.to_string().contains("invalid auth token"), "{stale}");
+    guard.put("write/x", "1").await.unwrap();
+    let found = guarded.root.kv_client().get("write/x", None).await.unwrap();
+    assert_eq!(found.kvs()[0].value(), b"1");
 }

@@ -1,5 +1,6 @@
 //! A real etcd process.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,6 +22,7 @@ pub type Etcd = Member;
 /// One etcd process with ports and data of its own, which outlive a kill; all of it goes when dropped.
 pub struct Member {
     process: Mutex<Option<Leashed>>,
+    program: Mutex<OsString>,
     name: String,
     ports: [Port; 2],
     args: Vec<String>,
@@ -36,6 +38,7 @@ impl Member {
     pub(super) fn new(name: String, ports: [Port; 2], args: Vec<String>, dir: TempDir) -> Self {
         Self {
             process: Mutex::new(None),
+            program: Mutex::new(program("ETCD_BIN", "etcd")),
             name,
             ports,
             args,
@@ -98,10 +101,17 @@ impl Member {
         self.ready().await;
     }
 
+    /// As `restart`, from now on with the newer etcd that `ETCD_NEXT_BIN` names.
+    pub async fn upgrade(&self) {
+        let next = std::env::var_os("ETCD_NEXT_BIN").expect("ETCD_NEXT_BIN names an etcd");
+        *self.program.lock().unwrap() = next;
+        self.restart().await;
+    }
+
     /// As `restart`, without waiting: for members that will have no quorum yet.
     pub fn spawn(&self) {
         let log = File::create(self.log_file()).expect("etcd's log can be written");
-        let mut command = Command::new(program("ETCD_BIN", "etcd"));
+        let mut command = Command::new(&*self.program.lock().unwrap());
         command.args(&self.args);
         let mut process = self.process();
         drop(process.take());

@@ -31,13 +31,12 @@ impl Puppet {
         let mut command = Command::new(std::env::current_exe().expect("this binary"));
         command.args(["--exact", name, "--nocapture", "--include-ignored"]);
         command.env(ROLE, role).envs(envs.iter().copied());
-        // Which etcd to start is for the puppet to know, too; a child is told nothing else of etcd.
-        let programs = ["ETCD_BIN", "ETCDCTL_BIN"];
-        command.envs(
-            programs
-                .iter()
-                .filter_map(|key| Some((key, std::env::var_os(key)?))),
-        );
+        // A leash takes away what may configure an etcd; these only say where it is.
+        for program in ["ETCD_BIN", "ETCDCTL_BIN"] {
+            if let Some(path) = std::env::var_os(program) {
+                command.env(program, path);
+            }
+        }
         Self::with_prefix(&command, SAYS)
     }
 
