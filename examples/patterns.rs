@@ -6,7 +6,7 @@
 //!
 //! Each story first lets the disaster happen and then shows the cure, under the very same fault, on a real SQLite
 //! file and on a real PostgreSQL (named by `POSTGRES_URL`, as `ci/with-postgres` does; without it, on SQLite alone).
-//! It takes half a minute, checks every claim that it prints, and fails if a cure has not held or a disaster has not
+//! It takes a minute, checks every claim that it prints, and fails if a cure has not held or a disaster has not
 //! happened.
 //!
 //! - `patterns/withdrawal.rs`: the withdrawal that ran twice. No lock needed.
@@ -46,7 +46,7 @@ use std::time::Duration;
 use telling::title;
 use tokio::time::sleep;
 
-/// All of it takes half a minute.
+/// All of it takes a minute.
 const LIMIT: Duration = Duration::from_secs(120);
 
 #[tokio::main]

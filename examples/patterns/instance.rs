@@ -27,13 +27,17 @@ pub(crate) fn instance<T: Send + 'static>(
 
 /// Waits for the lock in a session of its own. The session lives as long as the guard.
 pub(crate) async fn hold(lock: &str, label: &str) -> Result<LockGuard> {
+    hold_for(TTL, lock, label).await
+}
+
+pub(crate) async fn hold_for(ttl: Duration, lock: &str, label: &str) -> Result<LockGuard> {
     let endpoints = std::env::var("ETCD_ENDPOINTS")
         .map_err(|_| "ETCD_ENDPOINTS is not set; try: ci/with-etcd cargo run --example patterns")?;
     let options = ConnectOptions::new().with_require_leader(true);
     let endpoints: Vec<_> = endpoints.split(',').collect();
     let client = Client::connect(endpoints, Some(options)).await?;
     let session = Session::builder(client)
-        .ttl(TTL)
+        .ttl(ttl)
         .label(label)
         .open()
         .await?;

@@ -3,7 +3,7 @@
 
 use super::children::{Children, Result};
 use super::database::{Connection, Database};
-use super::instance::{TTL, hold};
+use super::instance::hold_for;
 use super::telling::{cure, disaster, say};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
@@ -21,6 +21,9 @@ const WRITE: &str = "UPDATE report SET token = $1, value = $2 WHERE id = $3 AND 
 const CARELESS: i64 = 1;
 const FENCED: i64 = 2;
 
+const TTL: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_secs(20);
+
 const OLD: i64 = 100;
 const NEW: i64 = 200;
 
@@ -35,14 +38,14 @@ pub(crate) async fn tell(database: &Database) -> Result<()> {
     children.signal(pid, Signal::STOP)?;
     say(format!("process {pid} {asked}; is stopped (SIGSTOP)"));
 
-    let guard = timeout(TTL * 4, hold(&lock, "the next")).await??;
+    let guard = timeout(TTL * 4, hold_for(TTL, &lock, "the next")).await??;
     let token = i64::from(guard.token());
     let mut connection = database.connect().await?;
     write(&mut connection, token, NEW).await?;
     say(format!(
         "the next holds with token {token} and writes {NEW}"
     ));
-    sleep_until(stopped + TTL + Duration::from_secs(1)).await;
+    sleep_until(stopped + PAUSE).await;
     let paused = stopped.elapsed().as_secs_f64();
     children.signal(pid, Signal::CONT)?;
     let (_, told) = children.next_line().await?;
@@ -69,7 +72,7 @@ pub(crate) async fn tell(database: &Database) -> Result<()> {
 
 /// The process that is stopped.
 pub(crate) async fn late(lock: &str, database: &Database) -> Result<()> {
-    let guard = hold(lock, "the late one").await?;
+    let guard = hold_for(TTL, lock, "the late one").await?;
     let mut connection = database.connect().await?;
     let token = i64::from(guard.token());
     if !guard.is_held() {

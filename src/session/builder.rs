@@ -9,7 +9,7 @@ use super::numbers::Numbers;
 use super::pace::Pace;
 use super::retry::{Hedge, until_answered};
 use super::watch::Watches;
-use super::writer::Writes;
+use super::writes::Writes;
 use crate::error::{Error, Result};
 use crate::etcd::Etcd;
 use crate::validity::Validity;

@@ -6,7 +6,7 @@ use super::numbers::Numbers;
 use super::pace::Pace;
 use super::retry::{Answer, Hedge, backoff, until_answered};
 use super::watch::Watches;
-use super::writer::Writes;
+use super::writes::Writes;
 use crate::clock::Moment;
 use crate::error::{Lost, Result};
 use crate::etcd::{Etcd, Verdict};

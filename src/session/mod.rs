@@ -14,6 +14,7 @@ mod retry;
 mod watch;
 mod watcher;
 mod writer;
+mod writes;
 
 pub use builder::SessionBuilder;
 pub(crate) use core::Core;

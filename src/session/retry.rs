@@ -45,6 +45,14 @@ impl Hedge<'_> {
         }
     }
 
+    /// The pause after so many failures, when nothing is under way.
+    fn pause(self, failures: u32) -> Duration {
+        match self {
+            Self::Late(_) => backoff(failures),
+            Self::Every(interval) => backoff(failures).min(interval),
+        }
+    }
+
     fn answered(self, after: Duration) {
         if let Self::Late(pace) = self {
             pace.answered(after);
@@ -114,7 +122,7 @@ where
             attempts += 1;
             next = now + hedge.after(attempts);
         } else if given_up && race.is_empty() {
-            next = now + backoff(failures);
+            next = now + hedge.pause(failures);
         }
         timer.as_mut().reset(race.wake_at(next, deadline));
         let (sent, ended) = tokio::select! {
@@ -152,7 +160,7 @@ where
         last = Some(error);
         failures += 1;
         if race.is_empty() {
-            next = Instant::now() + backoff(failures);
+            next = Instant::now() + hedge.pause(failures);
         }
     }
 }

@@ -10,111 +10,17 @@
 
 use super::core::Core;
 use super::retry::{Answer, Hedge, Refused, backoff, until_answered};
+use super::writes::{Failed, Request, Writes};
 use crate::error::{Lost, Result};
 use crate::etcd::{Verdict, Write, Written};
 use futures_util::future::join_all;
-use std::collections::{HashSet, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::{Notify, oneshot};
+use std::sync::Arc;
+use tokio::sync::oneshot;
 
-/// So many transactions are under way at once: while etcd works on one, the next gathers.
-pub(super) const WRITERS: usize = 2;
-
-/// So many changes ride together at the most: etcd takes 128 operations, and of these the two
-/// of a nested transaction are subtracted.
-const MOST: usize = 120;
-
-/// So many are looked at when a transaction is filled; those of a line that rides already stay.
-const LOOKED_AT: usize = 2 * MOST;
-
-/// A change and who waits for its answer.
-struct Request {
-    write: Write,
-    /// A hash of the line: two that are alike by chance wait for each other, which does no harm.
-    line: u64,
-    tell: Tell,
-}
-
-type Tell = oneshot::Sender<Result<Answer<Written>, Failed>>;
-
-/// Why a change was not answered, and the change itself, to be tried again.
-struct Failed(Write, Refused);
-
-pub(crate) struct Writes {
-    queue: Mutex<Queue>,
-    news: Notify,
-    /// [`MOST`], or less if this etcd takes less (`--max-txn-ops`).
-    most: AtomicUsize,
-}
-
-#[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Request>,
-    closed: bool,
-}
-
-impl Writes {
-    pub(super) fn new() -> Self {
-        Self {
-            queue: Mutex::default(),
-            news: Notify::new(),
-            most: AtomicUsize::new(MOST),
-        }
-    }
-
-    fn enter(&self, write: Write, tell: Tell) {
-        let mut hasher = DefaultHasher::new();
-        write.line().hash(&mut hasher);
-        let line = hasher.finish();
-        let request = Request { write, line, tell };
-        let mut queue = self.queue();
-        if queue.closed {
-            return; // which tells
-        }
-        // Who leaves lets another one in.
-        match request.write {
-            Write::Leave { .. } => queue.waiting.push_front(request),
-            Write::Join { .. } | Write::Try(_) => queue.waiting.push_back(request),
-        }
-        drop(queue);
-        self.news.notify_one();
-    }
-
-    /// Those that go out together now: of different lines, in the order of the queue.
-    fn take(&self) -> Vec<Request> {
-        let mut queue = self.queue();
-        let most = self.most.load(Ordering::Relaxed);
-        if queue.waiting.len() <= 1 {
-            return queue.waiting.pop_front().into_iter().collect();
-        }
-        let mut lines = HashSet::new();
-        let (mut taken, mut left) = (Vec::new(), Vec::new());
-        for _ in 0..LOOKED_AT {
-            if taken.len() == most {
-                break;
-            }
-            let Some(request) = queue.waiting.pop_front() else {
-                break;
-            };
-            if lines.insert(request.line) {
-                taken.push(request);
-            } else {
-                left.push(request);
-            }
-        }
-        for request in left.into_iter().rev() {
-            queue.waiting.push_front(request);
-        }
-        taken
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// More than those that send what has gathered ([`Writes::take`]): the others send what could not
+/// ride with the rest of its line. With two alone, a crowd at one lock was slower.
+pub(super) const WRITERS: usize = 4;
 
 /// Closes the queue when the writers end, however that is: by the end of the session, or with
 /// their runtime. Who waits in it is told by that.
@@ -122,11 +28,7 @@ struct Closing<'a>(&'a Writes);
 
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
-        let mut queue = self.0.queue();
-        queue.closed = true;
-        let waiting = std::mem::take(&mut queue.waiting);
-        drop(queue);
-        drop(waiting);
+        self.0.close();
     }
 }
 
@@ -185,12 +87,15 @@ pub(super) async fn run(core: Arc<Core>) {
     let _closing = Closing(&core.writes);
     let mut over = pin!(core.over());
     loop {
-        let requests = core.writes.take();
+        let (requests, gathered) = core.writes.take();
         let work = async {
             if requests.is_empty() {
-                core.writes.news.notified().await;
-            } else {
-                send(&core, requests).await;
+                core.writes.news().await;
+                return;
+            }
+            send(&core, requests).await;
+            if gathered {
+                core.writes.answered();
             }
         };
         tokio::select! {
@@ -212,8 +117,7 @@ async fn send(core: &Core, mut requests: Vec<Request>) {
         }
         Err(refused) if requests.len() > 1 => {
             if refused.verdict == Verdict::TooManyOperations {
-                let most = &core.writes.most;
-                most.store(requests.len() / 2, Ordering::Relaxed);
+                core.writes.too_many(requests.len());
             }
             let doubtful = refused.doubtful;
             join_all(

@@ -26,8 +26,9 @@ fn commands(comment: &str) -> &'static str {
 async fn run(etcd: &Etcd, comment: &str, variables: &[(&str, &str)]) -> Output {
     // `etcdutl` is beside etcdctl where there is one; before 3.6, etcdctl can do the same.
     let tools = r#"
-        etcdctl() { "${ETCDCTL_BIN:-etcdctl}" "$@"; }
-        etcdutl() { u=$(dirname "$(command -v "${ETCDCTL_BIN:-etcdctl}")")/etcdutl
+        tool=${ETCDCTL_BIN:-$(command -v etcdctl)}
+        etcdctl() { "$tool" "$@"; }
+        etcdutl() { u=$(dirname "$tool")/etcdutl
             if [ -x "$u" ]; then "$u" "$@"; else etcdctl "$@"; fi; }"#;
     let mut shell = Command::new("sh");
     shell
