@@ -8,6 +8,7 @@ use super::line::Lines;
 use super::numbers::Numbers;
 use super::pace::Pace;
 use super::retry::{Hedge, until_answered};
+use super::told::Told;
 use super::watch::Watches;
 use crate::error::{Error, Result};
 use crate::etcd::Etcd;
@@ -140,7 +141,7 @@ impl SessionBuilder {
             label: self.label.map_or_else(default_label, Arc::from),
             margin,
             validity: Validity::until(certain_until),
-            over: watch::Sender::new(None),
+            over: Told::default(),
             revoked,
             debts,
             room: Semaphore::new(MOST_AT_ONCE),
