@@ -1,5 +1,6 @@
 //! What goes wrong, and when. Each run has some kinds of faults only, so that rare things meet.
 
+use super::holds::{Loss, first};
 use super::net::{MEMBERS, Weather};
 use super::{FAULTS, World};
 use fastrand::Rng;
@@ -157,8 +158,15 @@ impl World {
             _ => kv.key == victim.key,
         });
         for kv in taken {
-            let key = (kv.key.clone(), kv.create_revision);
-            self.taken.insert(key, self.now);
+            let key = std::str::from_utf8(&kv.key).unwrap();
+            let (name, _) = key.rsplit_once('/').unwrap();
+            let this = (kv.create_revision, kv.key.clone());
+            let loss = Loss {
+                at: self.now,
+                had_turn: first(model, name) == Some(this),
+            };
+            self.taken
+                .insert((kv.key.clone(), kv.create_revision), loss);
             if !matches!(fault, Fault::RevokeLease) {
                 let ask = etcd_client::proto::PbDeleteRequest {
                     key: kv.key.clone(),

@@ -50,8 +50,15 @@ impl AnyWeak {
     }
 }
 
-/// Keys that an operator has taken away, with their create revisions, and when.
-pub type Taken = BTreeMap<(Vec<u8>, i64), Duration>;
+/// Keys that an operator has taken away, with their create revisions.
+pub type Taken = BTreeMap<(Vec<u8>, i64), Loss>;
+
+/// How a key was taken away.
+pub struct Loss {
+    pub at: Duration,
+    /// Whether it was the first in its line.
+    pub had_turn: bool,
+}
 
 impl Holds {
     pub fn lock(&self, process: usize, guard: LockGuard) -> Any {
@@ -90,12 +97,13 @@ impl Holds {
             if !hold.is_held() {
                 continue;
             }
-            if let Some(since) = taken.get(&(key.clone(), at)) {
-                if told.is_some_and(|told| *since < told) {
-                    let key = hold.key();
-                    story.wrong(format!(
-                        "p{process} does not know that {key} was taken away"
-                    ));
+            if let Some(loss) = taken.get(&(key.clone(), at)) {
+                let key = hold.key();
+                if told.is_some_and(|told| loss.at < told) {
+                    story.wrong(format!("p{process} does not know that {key} is gone"));
+                }
+                if !loss.had_turn {
+                    story.wrong(format!("p{process} holds {key}, deleted before its turn"));
                 }
                 continue;
             }

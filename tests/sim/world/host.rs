@@ -26,6 +26,7 @@ impl Host {
         outbox: &Outbox,
         holds: &Holds,
         story: &Story,
+        crowd: bool,
         rng: &mut Rng,
     ) -> Self {
         let runtime = Builder::new_current_thread()
@@ -36,7 +37,7 @@ impl Host {
         let post = Post::new(process, holds.clone(), story.clone());
         let begun = runtime.block_on(async {
             let client = outbox.client(process).await;
-            worker::start(&post, &client, rng);
+            worker::start(&post, &client, crowd, rng);
             Instant::now()
         });
         let rate = [1.0, 0.99, 1.01][rng.usize(..3)];

@@ -61,9 +61,10 @@ impl World {
         fastrand::seed(seed);
         let (story, holds, outbox) = (Story::default(), Holds::default(), Outbox::default());
         let mut rng = Rng::with_seed(seed);
-        let processes = 0..rng.usize(2..=4);
-        let hosts: Vec<_> = processes
-            .map(|process| Host::start(process, &outbox, &holds, &story, &mut rng))
+        let crowd = rng.u8(..4) == 0;
+        let processes = if crowd { 4 } else { rng.usize(2..=4) };
+        let hosts: Vec<_> = (0..processes)
+            .map(|process| Host::start(process, &outbox, &holds, &story, crowd, &mut rng))
             .collect();
         Self {
             now: Duration::ZERO,

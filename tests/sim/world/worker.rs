@@ -68,19 +68,25 @@ impl Sessions {
 }
 
 /// Starts all tasks of a process; in its runtime.
-pub fn start(post: &Post, client: &Client, rng: &mut Rng) {
-    for _ in 0..rng.usize(1..=2) {
+pub fn start(post: &Post, client: &Client, crowd: bool, rng: &mut Rng) {
+    // Now and then a crowd at one door, from many sessions: there, lines are long.
+    let (sessions, workers, doors) = if crowd {
+        (4, 1, 1)
+    } else {
+        (rng.usize(1..=2), 3, DOORS.len())
+    };
+    for _ in 0..sessions {
         let sessions = Sessions {
             client: client.clone(),
             ttl: Duration::from_secs(rng.u64(2..=6)),
             open: Arc::default(),
         };
-        for _ in 0..rng.usize(1..=3) {
+        for _ in 0..rng.usize(1..=workers) {
             post.at_work.fetch_add(1, Ordering::Relaxed);
             let worker = Worker {
                 post: post.clone(),
                 sessions: sessions.clone(),
-                name: DOORS[rng.usize(..DOORS.len())],
+                name: DOORS[rng.usize(..doors)],
                 rng: rng.fork(),
                 is: format!("p{}.{}", post.process, rng.u16(..)),
             };
