@@ -16,6 +16,7 @@ enum Fault {
     FreezeMember,
     CutProcess,
     CutLink,
+    Flap,
     BreakStreams,
     Down,
     NewLeader,
@@ -26,10 +27,11 @@ enum Fault {
     Pause,
 }
 
-const ALL: [Fault; 11] = [
+const ALL: [Fault; 12] = [
     Fault::FreezeMember,
     Fault::CutProcess,
     Fault::CutLink,
+    Fault::Flap,
     Fault::BreakStreams,
     Fault::Down,
     Fault::NewLeader,
@@ -106,15 +108,12 @@ impl World {
         match fault {
             Fault::FreezeMember => {
                 for process in 0..self.hosts.len() {
-                    self.net.block((process, member), until);
+                    self.net.block((process, member), self.now, until);
                 }
             }
-            Fault::CutProcess => {
-                for member in 0..MEMBERS {
-                    self.net.block((process, member), until);
-                }
-            }
-            Fault::CutLink => self.net.block((process, member), until),
+            Fault::CutProcess => self.cut(process, self.now, until),
+            Fault::CutLink => self.net.block((process, member), self.now, until),
+            Fault::Flap => self.flap(process),
             Fault::BreakStreams => self.break_streams(|link| link.1 == member),
             Fault::Down => {
                 self.net.down_until = until;
@@ -131,6 +130,23 @@ impl World {
             }
         }
         self.story.tell("FAULT", what);
+    }
+
+    fn cut(&mut self, process: usize, from: Duration, until: Duration) {
+        for member in 0..MEMBERS {
+            self.net.block((process, member), from, until);
+        }
+    }
+
+    /// Cuts a process off several times, with instants between in which old answers come
+    /// through and new requests hardly do.
+    fn flap(&mut self, process: usize) {
+        let mut from = self.now;
+        for _ in 0..4 {
+            let until = from + Duration::from_millis(self.rng.u64(300..2_500));
+            self.cut(process, from, until);
+            from = until + Duration::from_millis(self.rng.u64(1..60));
+        }
     }
 
     fn break_streams(&mut self, meant: impl Fn(super::net::Link) -> bool) {

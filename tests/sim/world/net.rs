@@ -44,8 +44,8 @@ pub struct Net {
     pub weather: Weather,
     queue: BTreeMap<(Duration, u64), Packet>,
     sent: u64,
-    /// Links on which nothing gets through until then; it is not lost.
-    blocked: BTreeMap<Link, Duration>,
+    /// When nothing gets through on a link; it is not lost.
+    blocked: BTreeMap<Link, Vec<(Duration, Duration)>>,
     /// No member takes requests until then.
     pub down_until: Duration,
     /// The link of each stream, and when the last thing arrived there or back.
@@ -55,10 +55,9 @@ pub struct Net {
 }
 
 impl Net {
-    /// Nothing passes on a link until then.
-    pub fn block(&mut self, link: Link, until: Duration) {
-        let end = self.blocked.entry(link).or_default();
-        *end = until.max(*end);
+    /// Nothing passes on a link in that time.
+    pub fn block(&mut self, link: Link, from: Duration, until: Duration) {
+        self.blocked.entry(link).or_default().push((from, until));
     }
 
     /// Everything passes again.
@@ -193,10 +192,9 @@ impl Net {
             Packet::AskOnly(link, ..) => (link, None, 0),
             Packet::Refuse(..) => return None,
         };
-        let end = *self.blocked.get(link)?;
-        if end <= at {
-            return None;
-        }
+        let blocked = self.blocked.get(link)?.iter();
+        let ends = blocked.filter(|(from, until)| (*from..*until).contains(&at));
+        let end = ends.map(|(_, until)| *until).max()?;
         Some(stream.map_or(end, |stream| self.in_order(stream, way, end)))
     }
 
