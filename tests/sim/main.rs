@@ -16,6 +16,7 @@
 
 mod agrees;
 mod model;
+mod scripted;
 mod server;
 #[path = "../suite/support/mod.rs"]
 mod support;

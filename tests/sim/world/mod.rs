@@ -130,6 +130,7 @@ impl World {
         for host in &mut self.hosts {
             host.run(to);
         }
+        self.check_gone();
         if self.now.as_secs() != to.as_secs() {
             self.count();
         }
@@ -149,6 +150,18 @@ impl World {
                 let told = to.saturating_sub(TOLD);
                 let told = self.healed.filter(|at| *at < told).map(|_| told);
                 host.ask(|| self.holds.check(process, model, taken, told, &self.story));
+            }
+        }
+    }
+
+    /// What is said to be gone is: that was known before this step.
+    fn check_gone(&self) {
+        for (process, host) in self.hosts.iter().enumerate() {
+            for lease in host.post.gone.lock().unwrap().drain(..) {
+                if self.server.model.lease_ids().any(|id| id == lease) {
+                    let what = format!("p{process} says that lease {lease:x} is gone, which lives");
+                    self.story.wrong(what);
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use super::World;
 use std::path::Path;
 
 /// Runs from the first seed on that are made unless asked otherwise.
-const USUALLY: u64 = 200;
+const USUALLY: u64 = 80;
 
 /// The tests among which they are divided, so that more of them run at once.
 const PARTS: u64 = 8;

@@ -5,7 +5,7 @@ use super::holds::{Any, Holds};
 use super::story::Story;
 use super::{DOORS, giving_up};
 use etcd_lock::etcd_client::Client;
-use etcd_lock::{Election, Error, Mutex, Session};
+use etcd_lock::{Election, Error, Lost, Mutex, Session};
 use fastrand::Rng;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,6 +25,8 @@ pub struct Post {
     pub at_work: Arc<AtomicUsize>,
     /// Everybody's work is done: close the sessions.
     pub closing: Arc<AtomicBool>,
+    /// Leases of which the library has said that they are gone.
+    pub gone: Arc<std::sync::Mutex<Vec<i64>>>,
 }
 
 impl Post {
@@ -36,6 +38,7 @@ impl Post {
             calm: Arc::default(),
             at_work: Arc::default(),
             closing: Arc::default(),
+            gone: Arc::default(),
         }
     }
 
@@ -177,7 +180,15 @@ impl Worker {
 
     async fn once(&mut self) -> Result<(), Error> {
         let session = self.sessions.get().await?;
-        let mutex = Mutex::new(&session, self.name)?;
+        let done = self.through(&session).await;
+        if matches!(done, Err(Error::Lost(Lost::LeaseGone))) {
+            self.post.gone.lock().unwrap().push(session.lease_id());
+        }
+        done
+    }
+
+    async fn through(&mut self, session: &Session) -> Result<(), Error> {
+        let mutex = Mutex::new(session, self.name)?;
         let (holds, process) = (self.post.holds.clone(), self.post.process);
         let hold = match self.rng.u8(..100) {
             ..30 => Some(holds.lock(process, mutex.lock().await?)),
@@ -201,7 +212,7 @@ impl Worker {
                 guard.map(|guard| holds.lock(process, guard))
             }
             80..97 => {
-                let election = Election::new(&session, self.name)?;
+                let election = Election::new(session, self.name)?;
                 Some(holds.lead(process, election.campaign("me").await?))
             }
             97 => {
@@ -234,8 +245,8 @@ impl Worker {
         }
         if self.rng.bool() {
             sleep(time).await;
-        } else if let Err(lost) = hold.run_until_lost(sleep(time)).await {
-            self.tell(format!("{key}: {lost}"));
+        } else {
+            hold.run_until_lost(sleep(time)).await?;
         }
         match self.rng.u8(..10) {
             ..6 => {
