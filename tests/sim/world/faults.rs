@@ -1,7 +1,7 @@
 //! What goes wrong, and when. Each run has some kinds of faults only, so that rare things meet.
 
 use super::holds::{Loss, first};
-use super::net::{MEMBERS, Weather};
+use super::net::{FROM, MEMBERS, TO, Weather};
 use super::{FAULTS, World};
 use fastrand::Rng;
 use std::time::Duration;
@@ -138,14 +138,17 @@ impl World {
         }
     }
 
-    /// Cuts a process off several times, with instants between in which old answers come
-    /// through and new requests hardly do.
+    /// Cuts a process off, with instants in which old answers come through, and no request.
     fn flap(&mut self, process: usize) {
-        let mut from = self.now;
-        for _ in 0..4 {
-            let until = from + Duration::from_millis(self.rng.u64(300..2_500));
-            self.cut(process, from, until);
-            from = until + Duration::from_millis(self.rng.u64(1..60));
+        let begin = self.now;
+        let mut from = begin;
+        for _ in 0..3 {
+            let until = from + Duration::from_millis(self.rng.u64(300..1_800));
+            for member in 0..MEMBERS {
+                self.net.block_way((process, member), FROM, from, until);
+                self.net.block_way((process, member), TO, begin, until);
+            }
+            from = until + Duration::from_millis(self.rng.u64(1..40));
         }
     }
 

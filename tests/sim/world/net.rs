@@ -39,13 +39,18 @@ pub enum Packet {
 /// Between a process and a member.
 pub type Link = (usize, usize);
 
+/// To a member, and from it.
+type Way = usize;
+pub const TO: Way = 0;
+pub const FROM: Way = 1;
+
 #[derive(Default)]
 pub struct Net {
     pub weather: Weather,
     queue: BTreeMap<(Duration, u64), Packet>,
     sent: u64,
-    /// When nothing gets through on a link; it is not lost.
-    blocked: BTreeMap<Link, Vec<(Duration, Duration)>>,
+    /// When nothing gets through on a link in one direction; it is not lost.
+    blocked: BTreeMap<(Link, Way), Vec<(Duration, Duration)>>,
     /// No member takes requests until then.
     pub down_until: Duration,
     /// The link of each stream, and when the last thing arrived there or back.
@@ -57,7 +62,14 @@ pub struct Net {
 impl Net {
     /// Nothing passes on a link in that time.
     pub fn block(&mut self, link: Link, from: Duration, until: Duration) {
-        self.blocked.entry(link).or_default().push((from, until));
+        self.block_way(link, TO, from, until);
+        self.block_way(link, FROM, from, until);
+    }
+
+    /// Nothing passes in one direction.
+    pub fn block_way(&mut self, link: Link, way: Way, from: Duration, until: Duration) {
+        let blocked = self.blocked.entry((link, way)).or_default();
+        blocked.push((from, until));
     }
 
     /// Everything passes again.
@@ -109,7 +121,7 @@ impl Net {
             return "on a dead stream";
         };
         let link = *link;
-        let at = self.in_order(stream, 0, now + self.latency(rng));
+        let at = self.in_order(stream, TO, now + self.latency(rng));
         self.push(at, Packet::Ask(link, out));
         ""
     }
@@ -161,7 +173,7 @@ impl Net {
                 return;
             };
             link = *of;
-            at = self.in_order(stream, 1, at);
+            at = self.in_order(stream, FROM, at);
         }
         self.push(at, Packet::Tell(link, say));
     }
@@ -187,18 +199,18 @@ impl Net {
     /// What meets a block arrives when it ends, in order.
     fn held_up(&mut self, at: Duration, packet: &Packet) -> Option<Duration> {
         let (link, stream, way) = match packet {
-            Packet::Ask(link, out) => (link, out.stream(), 0),
-            Packet::Tell(link, say) => (link, say.stream(), 1),
-            Packet::AskOnly(link, ..) => (link, None, 0),
+            Packet::Ask(link, out) => (link, out.stream(), TO),
+            Packet::Tell(link, say) => (link, say.stream(), FROM),
+            Packet::AskOnly(link, ..) => (link, None, TO),
             Packet::Refuse(..) => return None,
         };
-        let blocked = self.blocked.get(link)?.iter();
+        let blocked = self.blocked.get(&(*link, way))?.iter();
         let ends = blocked.filter(|(from, until)| (*from..*until).contains(&at));
         let end = ends.map(|(_, until)| *until).max()?;
         Some(stream.map_or(end, |stream| self.in_order(stream, way, end)))
     }
 
-    fn in_order(&mut self, stream: u64, way: usize, at: Duration) -> Duration {
+    fn in_order(&mut self, stream: u64, way: Way, at: Duration) -> Duration {
         let Some((_, last)) = self.streams.get_mut(&stream) else {
             return at;
         };
