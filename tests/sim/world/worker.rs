@@ -42,6 +42,23 @@ impl Post {
         }
     }
 
+    /// The library says so of the session's lease.
+    fn is_gone(&self, session: &Session) {
+        self.gone.lock().unwrap().push(session.lease_id());
+    }
+
+    async fn close(&self, session: &Session) {
+        let closed = session.close().await;
+        let lease = session.lease_id();
+        self.story.tell(
+            format!("p{}", self.process),
+            format!("closed {lease:x}: {closed:?}"),
+        );
+        if closed.is_ok() {
+            self.is_gone(session);
+        }
+    }
+
     fn calm(&self) -> bool {
         self.calm.load(Ordering::Relaxed)
     }
@@ -110,8 +127,7 @@ async fn close(post: Post, sessions: Sessions, confirmed: bool) {
     }
     let session = sessions.open.lock().await.take();
     if let Some(session) = session.filter(|_| confirmed) {
-        let closed = session.close().await;
-        post.story.tell(post.process, format!("closed: {closed:?}"));
+        post.close(&session).await;
     }
 }
 
@@ -182,7 +198,7 @@ impl Worker {
         let session = self.sessions.get().await?;
         let done = self.through(&session).await;
         if matches!(done, Err(Error::Lost(Lost::LeaseGone))) {
-            self.post.gone.lock().unwrap().push(session.lease_id());
+            self.post.is_gone(&session);
         }
         done
     }
@@ -217,8 +233,7 @@ impl Worker {
             }
             97 => {
                 self.tell("closes its session");
-                let closed = session.close().await;
-                self.tell(format!("closed: {closed:?}"));
+                self.post.close(session).await;
                 None
             }
             _ => {
