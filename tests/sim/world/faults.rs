@@ -140,13 +140,14 @@ impl World {
 
     /// Cuts a process off, with instants in which old answers come through, and no request.
     fn flap(&mut self, process: usize) {
-        let begin = self.now;
-        let mut from = begin;
+        // At first, requests are still carried out, and only their answers are held up.
+        let deaf = self.now + Duration::from_millis(self.rng.u64(..1_200));
+        let mut from = self.now;
         for _ in 0..3 {
             let until = from + Duration::from_millis(self.rng.u64(300..1_800));
             for member in 0..MEMBERS {
                 self.net.block_way((process, member), FROM, from, until);
-                self.net.block_way((process, member), TO, begin, until);
+                self.net.block_way((process, member), TO, deaf, until);
             }
             from = until + Duration::from_millis(self.rng.u64(1..40));
         }
