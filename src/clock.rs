@@ -1,81 +1,105 @@
 //! Time for certainty: it counts while the machine sleeps, never jumps with the
 //! wall clock, and follows tokio's paused time in tests.
 //!
-//! A moment is read from two clocks at once and a deadline has passed as soon as
-//! *either* says so. tokio's clock stands still while a machine is suspended;
-//! `CLOCK_BOOTTIME` does not, but knows nothing of paused time.
+//! tokio's clock stands still while a machine is suspended, so the time for which it was is
+//! counted besides. Nothing else than that comes from another clock: in paused time, what
+//! happens does not depend on how fast it happens.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// One instant on both clocks.
+/// Suspends shorter than this do not count: two clocks cannot be read at one instant.
+const NOISE: Duration = Duration::from_millis(10);
+
+/// One instant, and for how long the machine had been suspended by then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     tokio: Instant,
-    boot: Duration,
+    suspended: Duration,
 }
 
 impl Moment {
     pub(crate) fn now() -> Self {
         Self {
             tokio: Instant::now(),
-            boot: since_boot(),
+            suspended: suspended(),
         }
     }
 
-    /// Whether `now` is at or past this moment, by either clock.
+    /// Whether `now` is at or past this moment.
     pub(crate) fn has_passed(self, now: Self) -> bool {
-        now.tokio >= self.tokio || now.boot >= self.boot
+        now.tokio + self.suspended_until(now) >= self.tokio
     }
 
     /// How long from `now` until this moment passes; zero when it has.
     pub(crate) fn left(self, now: Self) -> Duration {
-        let tokio = self.tokio.saturating_duration_since(now.tokio);
-        tokio.min(self.boot.saturating_sub(now.boot))
+        let left = self.tokio.saturating_duration_since(now.tokio);
+        left.saturating_sub(self.suspended_until(now))
     }
 
     pub(crate) fn earlier(self, other: Self) -> Self {
-        Self {
-            tokio: self.tokio.min(other.tokio),
-            boot: self.boot.min(other.boot),
+        let on_both = |moment: Self| moment.tokio + moment.suspended;
+        if on_both(self) <= on_both(other) {
+            self
+        } else {
+            other
         }
     }
 
     pub(crate) fn plus(self, duration: Duration) -> Self {
         Self {
             tokio: self.tokio + duration,
-            boot: self.boot + duration,
+            ..self
+        }
+    }
+
+    /// For how long the machine was suspended since this moment was set.
+    fn suspended_until(self, now: Self) -> Duration {
+        let suspended = now.suspended.saturating_sub(self.suspended);
+        if suspended < NOISE {
+            Duration::ZERO
+        } else {
+            suspended
         }
     }
 }
 
-/// Time since the machine was started, suspended time included.
+/// For how long the machine has been suspended since it was started: by how much the clock that
+/// counts that time is ahead of the one that does not.
 #[cfg(target_os = "linux")]
-fn since_boot() -> Duration {
-    use rustix::time::{ClockId, clock_gettime};
-    let now = clock_gettime(ClockId::Boottime);
-    // Neither part of this clock is ever negative.
+fn suspended() -> Duration {
+    use rustix::time::ClockId::{Boottime, Monotonic};
+    loop {
+        let (before, boot, after) = (read(Monotonic), read(Boottime), read(Monotonic));
+        // Else this thread stood still in between.
+        if after.saturating_sub(before) < NOISE / 4 {
+            return boot.saturating_sub(before);
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn read(clock: rustix::time::ClockId) -> Duration {
+    let now = rustix::time::clock_gettime(clock);
+    // Neither part of these clocks is ever negative.
     Duration::new(
         u64::try_from(now.tv_sec).unwrap_or(0),
         u32::try_from(now.tv_nsec).unwrap_or(0),
     )
 }
 
-/// Time since the first call: std's monotonic clock, which counts suspended time
-/// on some systems (Windows) and not on others (macOS).
+/// Elsewhere it counts only where std's monotonic clock does: on Windows, but not on macOS.
 #[cfg(not(target_os = "linux"))]
-fn since_boot() -> Duration {
-    use std::sync::OnceLock;
-    static FIRST: OnceLock<std::time::Instant> = OnceLock::new();
-    FIRST.get_or_init(std::time::Instant::now).elapsed()
+fn suspended() -> Duration {
+    Duration::ZERO
 }
 
 #[cfg(test)]
 impl Moment {
-    /// What this moment is after a suspend of `duration`: only one clock went on.
+    /// What this moment is after a suspend of `duration`: tokio's clock stood still.
     fn after_suspend(self, duration: Duration) -> Self {
         Self {
-            boot: self.boot + duration,
+            suspended: self.suspended + duration,
             ..self
         }
     }
@@ -103,6 +127,25 @@ mod tests {
         let deadline = now.plus(SECOND);
         assert!(deadline.has_passed(now.after_suspend(SECOND)));
         assert_eq!(deadline.left(now.after_suspend(SECOND / 4)), SECOND * 3 / 4);
+    }
+
+    #[test]
+    fn of_two_deadlines_the_one_that_passes_first_is_the_earlier() {
+        let now = Moment::now();
+        let later = now.plus(5 * SECOND);
+        // Set after a suspend of a minute, and so not reached by that minute.
+        let set_later = now.after_suspend(60 * SECOND).plus(SECOND);
+        assert_eq!(later.earlier(set_later).left(now), 5 * SECOND);
+        assert_eq!(set_later.earlier(later).left(now), 5 * SECOND);
+        assert_eq!(later.earlier(now).left(now), Duration::ZERO);
+    }
+
+    #[test]
+    fn time_that_only_passes_is_no_suspend() {
+        let before = Moment::now();
+        std::thread::sleep(4 * NOISE);
+        let after = Moment::now();
+        assert_eq!(before.suspended_until(after), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]

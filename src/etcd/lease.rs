@@ -26,7 +26,8 @@ impl Etcd {
     /// The TTL that the lease was granted with; `None` if there is no such lease.
     pub(crate) async fn granted_ttl(&self, id: i64) -> Result<Option<Duration>, Error> {
         let answer = self.lease.clone().time_to_live(id, None).await?;
-        Ok((answer.ttl() > 0).then(|| seconds(answer.granted_ttl())))
+        // Not by what is left of it: in its last second, that is 0.
+        Ok((answer.granted_ttl() > 0).then(|| seconds(answer.granted_ttl())))
     }
 
     /// All keys that hang on the lease.

@@ -3,16 +3,11 @@
 use super::wait::{takes, why_gone};
 use crate::error::Lost;
 use crate::etcd::Range;
-use crate::session::{Change, Core, Debt};
-use std::sync::{Arc, OnceLock};
-use tokio::sync::Notify;
+use crate::session::{Change, Core, Debt, Told};
+use std::sync::Arc;
 use tokio::time::sleep;
 
-#[derive(Default)]
-pub(super) struct Fate {
-    ended: OnceLock<End>,
-    news: Notify,
-}
+type Fate = Told<End>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -32,7 +27,7 @@ impl Owned {
         let owned = Self(fate.clone());
         let session = core.clone();
         core.debts.later(move || {
-            let lasts = fate.ended.get().is_none();
+            let lasts = fate.get().is_none();
             lasts.then(|| -> Debt { Box::pin(watch_key(session, fate, key, revision)) })
         });
         owned
@@ -40,44 +35,26 @@ impl Owned {
 
     /// How it was lost, if it was.
     pub(super) fn lost(&self) -> Option<Lost> {
-        match self.0.ended.get() {
-            Some(End::Lost(lost)) => Some(*lost),
+        match self.0.get() {
+            Some(End::Lost(lost)) => Some(lost),
             Some(End::Released) | None => None,
         }
     }
 
     /// Says how it was lost, as somebody has found out; gives the cause that counts.
     pub(super) fn lose(&self, lost: Lost) -> Lost {
-        self.0.end(End::Lost(lost));
+        self.0.tell(End::Lost(lost));
         self.lost().unwrap_or(lost)
     }
 
     pub(super) async fn ended(&self) {
-        self.0.ended().await;
+        self.0.told().await;
     }
 }
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        self.0.end(End::Released);
-    }
-}
-
-impl Fate {
-    fn end(&self, end: End) {
-        if self.ended.set(end).is_ok() {
-            self.news.notify_waiters();
-        }
-    }
-
-    async fn ended(&self) {
-        let news = self.news.notified();
-        tokio::pin!(news);
-        // Registered before the question, so that no news falls in between.
-        news.as_mut().enable();
-        if self.ended.get().is_none() {
-            news.await;
-        }
+        self.0.tell(End::Released);
     }
 }
 
@@ -85,11 +62,12 @@ impl Fate {
 /// the keeper's to watch; renewals that are answered do not prove that the key exists.
 async fn watch_key(core: Arc<Core>, fate: Arc<Fate>, key: Arc<str>, revision: i64) {
     tokio::select! {
-        () = fate.ended() => {}
+        biased;
+        _ended = fate.told() => {}
         () = until_gone(&core, &key, revision) => {
             let lost = why_gone(&core).await;
             tracing::warn!(key = &*key, token = revision, cause = %lost, "hold lost");
-            fate.end(End::Lost(lost));
+            fate.tell(End::Lost(lost));
         }
     }
 }
@@ -109,6 +87,7 @@ async fn until_gone(core: &Core, key: &str, revision: i64) {
             }
         }
         tokio::select! {
+            biased;
             change = watch.changed() => match change {
                 Change::Events(events) if takes(&events, key.as_bytes(), revision) => return,
                 // Of an earlier use of the key, or a gap: look.

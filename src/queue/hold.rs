@@ -109,6 +109,7 @@ impl Hold {
                 return lost;
             }
             tokio::select! {
+                biased;
                 () = self.fate.ended() => {}
                 lost = self.place.session.ended() => return lost,
             }

@@ -39,6 +39,7 @@ pub(super) async fn until_first(place: &Place, before: Option<Look>) -> Result<(
         }
     };
     tokio::select! {
+        biased;
         first = first => first,
         lost = core.over() => Err(lost.into()),
     }
@@ -80,6 +81,7 @@ async fn until_gone(place: &Place, far: &Standing) -> Result<()> {
         }
         loop {
             tokio::select! {
+                biased;
                 change = ahead.changed() => match change {
                     Change::Events(events) if takes(&events, &far.key, far.revision) => return Ok(()),
                     Change::Events(_) => {}

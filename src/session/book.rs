@@ -3,13 +3,13 @@
 use super::watch::{Event, Slot};
 use crate::etcd::Range;
 use etcd_client::WatchResponse;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 #[derive(Default)]
 pub(super) struct Book {
     by_range: HashMap<Range, i64>,
-    entries: HashMap<i64, Entry>,
+    entries: BTreeMap<i64, Entry>,
     outbox: VecDeque<Say>,
     last_id: i64,
 }

@@ -8,6 +8,7 @@ use super::line::Lines;
 use super::numbers::Numbers;
 use super::pace::Pace;
 use super::retry::{Hedge, until_answered};
+use super::told::Told;
 use super::watch::Watches;
 use super::writes::Writes;
 use crate::error::{Error, Result};
@@ -141,7 +142,7 @@ impl SessionBuilder {
             label: self.label.map_or_else(default_label, Arc::from),
             margin,
             validity: Validity::until(certain_until),
-            over: watch::Sender::new(None),
+            over: Told::default(),
             revoked,
             debts,
             room: Semaphore::new(MOST_AT_ONCE),

@@ -5,6 +5,7 @@ use super::line::Lines;
 use super::numbers::Numbers;
 use super::pace::Pace;
 use super::retry::{Answer, Hedge, backoff, until_answered};
+use super::told::Told;
 use super::watch::Watches;
 use super::writes::Writes;
 use crate::clock::Moment;
@@ -25,7 +26,7 @@ pub(crate) struct Core {
     pub(super) margin: Duration,
     pub(super) validity: Validity,
     /// Bad news for those who wait; the truth is `validity`.
-    pub(super) over: watch::Sender<Option<Lost>>,
+    pub(super) over: Told<Lost>,
     /// How the revoke at the end came out, from the janitor; closed if it is no more.
     pub(super) revoked: watch::Receiver<Option<Result<(), String>>>,
     pub(crate) debts: Debts,
@@ -70,26 +71,19 @@ impl Core {
     }
 
     fn tell(&self, lost: Lost) {
-        self.over.send_if_modified(|over| {
-            let news = over.is_none();
-            if news {
-                if lost == Lost::Closed {
-                    tracing::debug!(lease = %format_args!("{:x}", self.lease), "session closed");
-                } else {
-                    tracing::warn!(lease = %format_args!("{:x}", self.lease), cause = %lost, "session lost");
-                }
-                *over = Some(lost);
-            }
-            news
-        });
+        if !self.over.tell(lost) {
+            return;
+        }
+        if lost == Lost::Closed {
+            tracing::debug!(lease = %format_args!("{:x}", self.lease), "session closed");
+        } else {
+            tracing::warn!(lease = %format_args!("{:x}", self.lease), cause = %lost, "session lost");
+        }
     }
 
     /// Waits for the end, as told by the keeper or by whoever saw it first.
     pub(crate) async fn over(&self) -> Lost {
-        let mut over = self.over.subscribe();
-        let told = over.wait_for(Option::is_some).await.map(|lost| *lost);
-        // The sender lives in `self`: the channel cannot have been closed.
-        told.ok().flatten().unwrap_or(Lost::Closed)
+        self.over.told().await
     }
 
     /// Makes a request until it is answered or the session ends.
@@ -110,6 +104,7 @@ impl Core {
                 until_answered(&self.etcd, Hedge::Late(&self.pace), None, &attempt).await
             };
             let refused = tokio::select! {
+                biased;
                 asked = asked => match asked {
                     Ok(answer) => return Ok(answer),
                     Err(refused) => refused,
@@ -147,6 +142,7 @@ impl Core {
         let deadline = Some(Instant::now() + self.ttl);
         let ask = || self.etcd.granted_ttl(self.lease);
         tokio::select! {
+            biased;
             answer = until_answered(&self.etcd, Hedge::Late(&self.pace), deadline, ask) => match answer {
                 Ok(Answer { value: None, .. }) => Err(self.end(Lost::LeaseGone)),
                 // Alive, or unknown: only time or a clear answer ends a session.

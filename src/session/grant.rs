@@ -108,6 +108,7 @@ impl Core {
     /// as the session lives.
     pub(crate) async fn grant_apart(&self, ttl: i64) -> Result<i64> {
         tokio::select! {
+            biased;
             granted = Box::pin(grant(&self.etcd, ttl, None, "grant a lease")) => Ok(granted?.id),
             lost = self.over() => Err(lost.into()),
         }

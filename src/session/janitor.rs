@@ -101,9 +101,10 @@ pub(super) async fn run(
     let mut sweep_at: Option<Instant> = None;
     loop {
         tokio::select! {
+            biased;
             _lost = core.over() => break,
-            Some(debt) = receive.recv() => working.push(debt),
             Some(()) = working.next() => {}
+            Some(debt) = receive.recv() => working.push(debt),
             () = core.debts.bell.notified() => {
                 look_at = look_at.or_else(|| Some(Instant::now() + REST));
                 if core.debts.doubt.load(Ordering::Acquire) {
@@ -191,7 +192,7 @@ async fn revoke(core: &Core) -> Result<(), String> {
         Ok(_) => Ok(()),
         Err(refused) => {
             let error = refused.into_error("revoke the lease").to_string();
-            if core.over.borrow().is_some_and(|lost| lost == Lost::Closed) {
+            if core.over.get() == Some(Lost::Closed) {
                 tracing::warn!(error, "the lease of a closed session is left to expire");
             }
             Err(error)

@@ -17,6 +17,7 @@ pub(super) async fn run(core: std::sync::Arc<Core>) {
     let mut stream = None;
     while wait_for_turn(&core).await.is_ok() {
         tokio::select! {
+            biased;
             renewed = renew(&core, &mut stream) => if renewed.is_err() { return },
             // The clock may say so while a renewal is stuck.
             _lost = watch_the_clock(&core) => return,
@@ -36,6 +37,7 @@ async fn wait_for_turn(core: &Core) -> Result<(), Lost> {
     let age = core.ttl.saturating_sub(core.margin + left);
     let due = Instant::now() + interval.saturating_sub(age);
     tokio::select! {
+        biased;
         () = sleep_until(due) => core.certain().map(drop),
         lost = watch_the_clock(core) => Err(lost),
         lost = core.over() => Err(lost),

@@ -11,6 +11,7 @@ mod numbers;
 mod once;
 mod pace;
 mod retry;
+mod told;
 mod watch;
 mod watcher;
 mod writer;
@@ -25,6 +26,7 @@ pub(crate) use line::{Lines, News};
 pub(crate) use numbers::Number;
 pub(crate) use pace::Pace;
 pub(crate) use retry::{Answer, Hedge, backoff, until_answered};
+pub(crate) use told::Told;
 pub(crate) use watch::{Change, Event};
 
 use crate::clock::Moment;
@@ -160,6 +162,7 @@ impl Session {
                 return self.core().end(Lost::Expired);
             };
             tokio::select! {
+                biased;
                 lost = self.core().over() => return lost,
                 () = tokio::time::sleep_until(until) => {}
             }

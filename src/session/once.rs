@@ -52,6 +52,7 @@ impl Core {
                     // Whether it was of use, the next attempt will tell.
                     let refresh = timeout(self.ttl, self.etcd.refresh_token());
                     tokio::select! {
+                        biased;
                         answer = refresh => tracing::debug!(?answer, "authentication token refreshed"),
                         lost = over() => return Err(lost.into()),
                     }
@@ -61,6 +62,7 @@ impl Core {
             tracing::debug!(error = %source, "a request that was not carried out is made again");
             failures += 1;
             tokio::select! {
+                biased;
                 () = sleep(backoff(failures)) => {}
                 lost = over() => return Err(lost.into()),
             }

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 pub(super) async fn run(core: Arc<Core>) {
     tokio::select! {
+        biased;
         () = carry(&core) => {}
         _lost = core.over() => {}
     }
@@ -71,6 +72,7 @@ async fn pump(core: &Core, stream: WatchStream) {
             (false, true) => silent_after,
         };
         tokio::select! {
+            biased;
             said = tell(&mut speak, say.as_ref()), if say.is_some() => {
                 if said.is_err() {
                     return;

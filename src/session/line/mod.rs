@@ -103,6 +103,7 @@ impl Line {
 async fn run(core: Arc<Core>, name: Name, line: Arc<Line>) {
     let _ended = Ended(&core, &name, &line);
     tokio::select! {
+        biased;
         () = follow(&core, &name, &line) => {}
         _lost = core.over() => {}
     }
@@ -149,13 +150,7 @@ async fn follow(core: &Core, name: &Name, line: &Line) {
             empty_since = empty.then(|| empty_since.unwrap_or_else(Instant::now));
             let linger_until = empty_since.map(|since| since + LINGER);
             tokio::select! {
-                change = watch.changed() => match change {
-                    Change::Events(events) => {
-                        line.state().follow(events, |key| name.is_in_line(key));
-                    }
-                    Change::Gap => break,
-                },
-                () = line.empty.notified() => {}
+                biased;
                 () = sleep_until(linger_until.map_or(read_again, |at| at.min(read_again))) => {
                     if Instant::now() >= read_again {
                         break;
@@ -167,6 +162,13 @@ async fn follow(core: &Core, name: &Name, line: &Line) {
                         return;
                     }
                 }
+                change = watch.changed() => match change {
+                    Change::Events(events) => {
+                        line.state().follow(events, |key| name.is_in_line(key));
+                    }
+                    Change::Gap => break,
+                },
+                () = line.empty.notified() => {}
             }
         }
     }

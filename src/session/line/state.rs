@@ -2,7 +2,7 @@
 
 use crate::etcd::Standing;
 use crate::session::Event;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -26,7 +26,7 @@ pub(super) struct State {
     order: BTreeSet<(i64, Arc<[u8]>)>,
     by_key: HashMap<Arc<[u8]>, i64>,
     /// Our own waiters: the create revisions of their keys, and where to tell them.
-    pub(super) waiting: HashMap<Arc<[u8]>, (i64, oneshot::Sender<News>)>,
+    pub(super) waiting: BTreeMap<Arc<[u8]>, (i64, oneshot::Sender<News>)>,
 }
 
 impl State {
