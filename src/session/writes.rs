@@ -78,8 +78,12 @@ impl Writes {
             Write::Leave { .. } => queue.waiting.push_front(request),
             Write::Join { .. } | Write::Try(_) => queue.waiting.push_back(request),
         }
+        let full = queue.gathered == GATHERED;
         drop(queue);
-        self.news.notify_one();
+        // Else whoever is answered next takes it along.
+        if !full {
+            self.news.notify_one();
+        }
     }
 
     /// What goes out now, and whether it has gathered; nothing if that is to wait.
