@@ -53,7 +53,8 @@
 //!
 //! 1. A [`Session`] is a lease in etcd that is renewed every TTL/3.
 //! 2. Who wants the lock `name` puts a key `name/<lease>-<n>` on that lease; the same transaction
-//!    tells who stands there already. With nobody there, the lock is held: one round trip.
+//!    tells who stands there already. With nobody there, the lock is held: one round trip. What a
+//!    session has to change in several lines at once rides in one transaction.
 //! 3. The keys are a line in the order of their create revisions; the first one holds.
 //! 4. Who waits follows the line by a watch, so that nothing has to be read when the turn comes;
 //!    far back in a long line it watches one key only, and moves up. A release wakes a few of
