@@ -181,7 +181,8 @@ impl World {
     }
 
     fn send(&mut self, process: usize, out: Out) {
-        self.sent[process] += 1;
+        // Whoever hangs up has asked for nothing more.
+        self.sent[process] += usize::from(!matches!(out, Out::HangUp(_)));
         let what = describe(&out);
         let fate = self.net.send(self.now, process, out, &mut self.rng);
         self.story
