@@ -11,7 +11,7 @@ use std::time::Duration;
 use etcd_client::{Client, ConnectOptions};
 use etcd_lock::scheduler::{Leading, Outcome, Term};
 use etcd_lock::{Election, Error, Lost, Session, SessionBuilder};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -191,8 +191,10 @@ async fn work_that_does_not_end_within_its_grace_is_dropped_and_then_it_resigns(
     let (etcd, name) = (Etcd::start().await, unique("grace"));
     let grace = Duration::from_millis(300);
     let (drops, mut dropped) = mpsc::unbounded_channel();
+    let works = Notify::new();
     let work = |term: Term| {
         let dropped = Dropped(term, drops.clone());
+        works.notify_one();
         async move {
             never().await;
             drop(dropped);
@@ -201,12 +203,8 @@ async fn work_that_does_not_end_within_its_grace_is_dropped_and_then_it_resigns(
     };
     let (shutdown, told) = oneshot::channel::<()>();
     let leading = leading(&etcd, &name).await.grace(grace);
-    let client = etcd.client().await;
     let end = async {
-        soon("it leads", async || {
-            ensure(!keys(&client, &name).await.is_empty(), "not yet")
-        })
-        .await;
+        works.notified().await;
         shutdown.send(()).unwrap();
         Instant::now()
     };
