@@ -103,7 +103,7 @@ async fn a_wait_dropped_after_any_poll_leaves_the_line() {
             polls += 1;
             assert!(polls < 200, "the wait never comes to its end");
         }
-        assert!(polls > 3, "a wait has many steps");
+        assert!(polls > 1, "a wait is for an answer, then for the turn");
     }
 }
 
