@@ -153,7 +153,7 @@ async fn a_thousand_short_holds_dropped_anywhere_keep_the_lock_usable() {
         tasks.spawn(async move {
             let mut wins = 0;
             for _ in 0..100 {
-                let limit = Duration::from_micros(fastrand::u64(..10_000));
+                let limit = Duration::from_micros(fastrand::u64(..30_000));
                 let won = timeout(limit, door.lock()).await;
                 if let Ok(guard) = won {
                     let guard = guard.unwrap();
