@@ -1,6 +1,7 @@
 //! Writes of a holder, each in the transaction that proves the hold.
 
-use super::line::{first_range, revision, standing};
+use super::line::{first, first_range, revision};
+use super::write::leased_put;
 use super::{Etcd, Verdict, classify, is};
 use etcd_client::{Compare, CompareOp, Error, PutOptions, Txn, TxnOp};
 
@@ -81,8 +82,7 @@ impl Etcd {
         if answer.succeeded() {
             return revision(&mut answer).map(Guarded::Written);
         }
-        let found = first_range(&answer)?;
-        Ok(Guarded::Refused(found.kvs().first().map(standing)))
+        Ok(Guarded::Refused(first(&first_range(&answer)?)))
     }
 }
 
@@ -92,8 +92,4 @@ fn on_lease_of_its_own(answer: Result<Guarded, Error>) -> Result<Guarded, Error>
         Err(error) if classify(&error) == Verdict::LeaseGone => Ok(Guarded::NoLease),
         answer => answer,
     }
-}
-
-fn leased_put(key: &str, value: &[u8], lease: i64) -> TxnOp {
-    TxnOp::put(key, value, Some(PutOptions::new().with_lease(lease)))
 }

@@ -73,13 +73,13 @@ impl Etcd {
     /// One key with its value; linearizable.
     pub(crate) async fn get(&self, key: &str) -> Result<Option<Standing>, Error> {
         let answer = self.kv.clone().get(key, None).await?;
-        Ok(answer.kvs().first().map(standing))
+        Ok(first(&answer))
     }
 
     /// Who is first in the line, with its value; linearizable.
     pub(crate) async fn first(&self, name: &Name) -> Result<Option<Standing>, Error> {
         let answer = self.kv.clone().get(name.prefix(), Some(oldest())).await?;
-        match answer.kvs().first().map(standing) {
+        match first(&answer) {
             // Of another line, below this name: the first of this one may be behind it.
             Some(other) if !name.is_in_line(&other.key) => {
                 Ok(self.list(name).await?.into_iter().next())
@@ -131,7 +131,7 @@ fn in_line(found: &GetResponse, name: &Name) -> impl Iterator<Item = Standing> {
     found.filter(|kv| name.is_in_line(kv.key())).map(standing)
 }
 
-pub(super) fn standing(kv: &KeyValue) -> Standing {
+fn standing(kv: &KeyValue) -> Standing {
     Standing {
         key: kv.key().to_vec(),
         revision: kv.create_revision(),
@@ -157,8 +157,8 @@ pub(super) fn first_range(answer: &TxnResponse) -> Result<GetResponse, Error> {
     ranges(answer).next().ok_or_else(unexpected)
 }
 
-pub(super) fn one(found: &GetResponse) -> Result<Standing, Error> {
-    found.kvs().first().map(standing).ok_or_else(unexpected)
+pub(super) fn first(found: &GetResponse) -> Option<Standing> {
+    found.kvs().first().map(standing)
 }
 
 /// An answer that lacks what every etcd puts into it. Fatal: what answers is no etcd.

@@ -1,11 +1,9 @@
 //! A user's transaction under holds, nested into the one that proves them: so a hold that is lost
 //! is told from a condition of the user's that failed.
 
-use super::line::{oldest, ranges, revision, standing, unexpected};
+use super::line::{first, oldest, ranges, revision, unexpected};
 use super::{Etcd, Standing};
-use etcd_client::{
-    Compare, CompareOp, Error, GetOptions, GetResponse, Txn, TxnOp, TxnOpResponse, TxnResponse,
-};
+use etcd_client::{Compare, CompareOp, Error, GetOptions, Txn, TxnOp, TxnOpResponse, TxnResponse};
 
 /// What proves a hold: its key, as it was last put. That is more than its create revision proves,
 /// and lets a transaction that was sent be made void, by another put of the key.
@@ -71,8 +69,4 @@ fn seen(hold: &Proof<'_>) -> [TxnOp; 2] {
         TxnOp::get(hold.key, Some(own)),
         TxnOp::get(hold.prefix, Some(oldest().with_keys_only())),
     ]
-}
-
-fn first(found: &GetResponse) -> Option<Standing> {
-    found.kvs().first().map(standing)
 }

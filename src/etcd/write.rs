@@ -2,7 +2,7 @@
 //! it twice does no more than sending it once, and several can ride in one.
 
 use super::Etcd;
-use super::line::{Look, Standing, look, oldest, one, ranges, revision, unexpected};
+use super::line::{Look, Standing, first, look, oldest, ranges, revision, unexpected};
 use crate::key::Name;
 use etcd_client::{
     Compare, CompareOp, Error, GetOptions, GetResponse, PutOptions, Txn, TxnOp, TxnOpResponse,
@@ -165,7 +165,7 @@ impl Written {
     }
 
     fn first(&self) -> Result<Standing, Error> {
-        one(self.found.as_ref().ok_or_else(unexpected)?)
+        self.found.as_ref().and_then(first).ok_or_else(unexpected)
     }
 }
 
@@ -176,6 +176,9 @@ pub(crate) fn is(key: &str, revision: i64) -> Compare {
 }
 
 fn put(join: &Join) -> TxnOp {
-    let leased = PutOptions::new().with_lease(join.lease);
-    TxnOp::put(&*join.key, join.value.as_slice(), Some(leased))
+    leased_put(&join.key, &join.value, join.lease)
+}
+
+pub(super) fn leased_put(key: &str, value: &[u8], lease: i64) -> TxnOp {
+    TxnOp::put(key, value, Some(PutOptions::new().with_lease(lease)))
 }
