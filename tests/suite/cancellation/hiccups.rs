@@ -155,20 +155,6 @@ async fn a_thousand_failed_tries_over_a_shaky_line_leave_no_key() {
             holders
         });
     }
-    let shake = async {
-        let faults: [Fault; 4] = [
-            Proxy::reset_all,
-            Proxy::cut,
-            Proxy::drop_answers,
-            Proxy::hold,
-        ];
-        for fault in faults.iter().cycle() {
-            fault(&proxy);
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            proxy.heal();
-            tokio::time::sleep(Duration::from_millis(30)).await;
-        }
-    };
     let tries = async {
         while let Some(told) = tasks.join_next().await {
             let told = told.unwrap();
@@ -176,7 +162,7 @@ async fn a_thousand_failed_tries_over_a_shaky_line_leave_no_key() {
         }
     };
     tokio::select! {
-        () = shake => {}
+        () = proxy.shake(Duration::from_millis(10)) => {}
         () = tries => {}
     }
     proxy.heal();

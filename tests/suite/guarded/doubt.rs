@@ -197,20 +197,6 @@ async fn over_a_shaky_line_every_transaction_is_carried_out_once_or_never_as_rep
     let proxy = Proxy::to(&etcd.endpoint()).await;
     let ours = session(connect(&[proxy.endpoint()]).await, 60).await;
     let guard = mutex(&ours, "a").lock().await.unwrap();
-    let shake = async {
-        let faults: [fn(&Proxy); 4] = [
-            Proxy::reset_all,
-            Proxy::cut,
-            Proxy::drop_answers,
-            Proxy::hold,
-        ];
-        for fault in faults.iter().cycle() {
-            fault(&proxy);
-            tokio::time::sleep(Duration::from_millis(30)).await;
-            proxy.heal();
-            tokio::time::sleep(Duration::from_millis(30)).await;
-        }
-    };
     let guard = &guard;
     let write = async |writer: usize| {
         let (mut done, mut unknown) = (Vec::new(), Vec::new());
@@ -230,7 +216,7 @@ async fn over_a_shaky_line_every_transaction_is_carried_out_once_or_never_as_rep
         (done, unknown)
     };
     let written = tokio::select! {
-        () = shake => unreachable!("it shakes for ever"),
+        () = proxy.shake(Duration::from_millis(30)) => unreachable!("it shakes for ever"),
         written = join_all((0..4).map(write)) => written,
     };
     proxy.heal();

@@ -93,6 +93,17 @@ impl Proxy {
         self.set(|rules| rules.delay = delay);
     }
 
+    /// Makes something go wrong for so long, then nothing for 30 ms, and so on for ever.
+    pub async fn shake(&self, wrong: Duration) {
+        let faults: [fn(&Self); 4] = [Self::reset_all, Self::cut, Self::drop_answers, Self::hold];
+        for fault in faults.iter().cycle() {
+            fault(self);
+            tokio::time::sleep(wrong).await;
+            self.heal();
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+    }
+
     /// Makes the line sound: kept bytes flow on, new connections are taken, no delay.
     pub fn heal(&self) {
         self.set(|rules| (rules.mode, rules.delay) = (Mode::Pass, Duration::ZERO));
