@@ -70,6 +70,14 @@ impl Write {
         }
     }
 
+    /// The key that it puts, if it puts one.
+    pub(crate) fn joins(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Join { join, .. } | Self::Try(join) => Some(&join.key),
+            Self::Leave { .. } => None,
+        }
+    }
+
     fn txn(&self) -> Txn {
         match self {
             Self::Join { join, limit } => {

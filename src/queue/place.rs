@@ -60,7 +60,11 @@ pub(super) async fn join(
         lease: core.lease,
     };
     let key = join.key.clone();
-    let request = InFlight(Some(Box::pin(send(core.clone(), number, join, how))), core);
+    let request = InFlight {
+        request: Some(Box::pin(send(core.clone(), number, join, how))),
+        key: &key,
+        core,
+    };
     Ok(match request.answer().await? {
         (number, Sent::Stands { revision, before }) => {
             let place = Place {
@@ -76,8 +80,13 @@ pub(super) async fn join(
     })
 }
 
-/// The request of a join. It is brought to its outcome, here or by the janitor.
-struct InFlight<'a>(Option<Sending>, &'a Arc<Core>);
+/// The request of a join. Once something of it is sent, it is brought to its outcome, here or by
+/// the janitor.
+struct InFlight<'a> {
+    request: Option<Sending>,
+    key: &'a Arc<str>,
+    core: &'a Arc<Core>,
+}
 
 type Sending = Pin<Box<dyn Future<Output = Result<(Number, Sent)>> + Send>>;
 
@@ -91,12 +100,12 @@ impl InFlight<'_> {
     async fn answer(mut self) -> Result<(Number, Sent)> {
         poll_fn(|cx| {
             // Taken out meanwhile: one that panics is not for the janitor to go on with.
-            let Some(mut request) = self.0.take() else {
+            let Some(mut request) = self.request.take() else {
                 unreachable!("it is put back until it is answered");
             };
             let answer = request.as_mut().poll(cx);
             if answer.is_pending() {
-                self.0 = Some(request);
+                self.request = Some(request);
             }
             answer
         })
@@ -106,9 +115,14 @@ impl InFlight<'_> {
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        let Some(request) = self.0.take() else { return };
-        let core = self.1.clone();
-        self.1.debts.owe(async move {
+        let Some(request) = self.request.take() else {
+            return;
+        };
+        if self.core.writes.withdraw(self.key) {
+            return;
+        }
+        let core = self.core.clone();
+        self.core.debts.owe(async move {
             if let Ok((number, Sent::Stands { revision, .. })) = request.await {
                 remove(&core, number.key().into(), revision).await;
             }

@@ -36,7 +36,7 @@ pub(crate) struct Core {
     pub(super) pace: Pace,
     pub(crate) watches: Arc<Watches>,
     pub(crate) lines: Lines,
-    pub(super) writes: Writes,
+    pub(crate) writes: Writes,
 }
 
 impl Core {

@@ -35,7 +35,7 @@ impl Drop for Closing<'_> {
 impl Core {
     /// Makes a change of a line, tried until it is answered or the session ends.
     ///
-    /// Dropping the future does not take it back.
+    /// Dropping the future does not take it back; [`Writes::withdraw`] may.
     pub(crate) async fn write(
         &self,
         doing: &'static str,
@@ -46,7 +46,7 @@ impl Core {
         loop {
             self.certain()?;
             let (tell, told) = oneshot::channel();
-            self.writes.enter(write, tell);
+            self.writes.enter(write, failures == 0, tell);
             let refused = match told.await {
                 Ok(Ok(mut answer)) => {
                     answer.doubtful |= doubtful;

@@ -5,7 +5,7 @@ use crate::etcd::{Write, Written};
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, oneshot};
 
 /// So many are sent of what gathers: while etcd works on one, the next gathers.
@@ -25,6 +25,8 @@ pub(super) struct Request {
     line: u64,
     /// Another change of its line has been preferred.
     passed_over: bool,
+    /// Nothing of it was ever sent.
+    fresh: bool,
     pub(super) tell: Tell,
 }
 
@@ -59,7 +61,8 @@ impl Writes {
         }
     }
 
-    pub(super) fn enter(&self, write: Write, tell: Tell) {
+    /// Queues a change up; `fresh` if nothing of it was ever sent.
+    pub(super) fn enter(&self, write: Write, fresh: bool, tell: Tell) {
         let mut hasher = DefaultHasher::new();
         write.line().hash(&mut hasher);
         let line = hasher.finish();
@@ -67,6 +70,7 @@ impl Writes {
             write,
             line,
             passed_over: false,
+            fresh,
             tell,
         };
         let mut queue = self.queue();
@@ -117,6 +121,12 @@ impl Writes {
     /// This etcd has refused a transaction of so many.
     pub(super) fn too_many(&self, n: usize) {
         self.most.fetch_min((n / 2).max(1), Ordering::Relaxed);
+    }
+
+    /// Takes the join with this key back out, if nothing of it was ever sent: gives true then.
+    pub(crate) fn withdraw(&self, key: &Arc<str>) -> bool {
+        let withdrawn = self.queue().withdraw(key);
+        withdrawn.is_some()
     }
 
     /// Takes nothing any more, and tells those who wait.
@@ -177,11 +187,28 @@ impl Queue {
         self.passed_over -= 1;
         self.waiting.remove(i)
     }
+
+    fn withdraw(&mut self, key: &Arc<str>) -> Option<Request> {
+        let is_it = |request: &Request| {
+            request.fresh
+                && request
+                    .write
+                    .joins()
+                    .is_some_and(|other| Arc::ptr_eq(other, key))
+        };
+        // Who gives up soonest is often who came last.
+        let i = self.waiting.iter().rposition(is_it)?;
+        let withdrawn = self.waiting.remove(i)?;
+        self.passed_over -= usize::from(withdrawn.passed_over);
+        Some(withdrawn)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::etcd::Join;
+    use crate::key::Name;
 
     fn leave(key: &str) -> Write {
         let (key, revision) = (key.into(), 1);
@@ -195,7 +222,7 @@ mod tests {
         writes.most.store(most, Ordering::Relaxed);
         // The last that came to leave is the first.
         for key in keys.iter().rev() {
-            writes.enter(leave(key), oneshot::channel().0);
+            writes.enter(leave(key), true, oneshot::channel().0);
         }
         let taken = std::iter::from_fn(|| {
             let (taken, gathered) = writes.take();
@@ -235,7 +262,7 @@ mod tests {
     fn what_gathers_waits_for_one_of_two_answers() {
         let writes = Writes::new();
         for key in ["a/1", "b/1", "c/1"] {
-            writes.enter(leave(key), oneshot::channel().0);
+            writes.enter(leave(key), true, oneshot::channel().0);
             writes.take();
         }
         assert!(writes.take().0.is_empty());
@@ -243,14 +270,34 @@ mod tests {
         assert_eq!(writes.take().0.len(), 1);
     }
 
+    #[test]
+    fn a_join_is_withdrawn_unless_something_of_it_was_sent() {
+        let writes = Writes::new();
+        let keys: [Arc<str>; 4] = ["a/1", "a/2", "a/3", "a/4"].map(Into::into);
+        for (i, key) in keys.iter().enumerate() {
+            let join = Join {
+                name: Name::new("a").unwrap(),
+                key: key.clone(),
+                value: Vec::new(),
+                lease: 1,
+            };
+            writes.enter(Write::Try(join), i != 2, oneshot::channel().0);
+        }
+        assert_eq!(writes.take().0.len(), 1);
+        let withdrawn = keys.each_ref().map(|key| writes.withdraw(key));
+        assert_eq!(withdrawn, [false, true, false, true]);
+        assert_eq!(writes.take().0.len(), 1);
+        assert!(writes.take().0.is_empty());
+    }
+
     #[tokio::test]
     async fn a_closed_queue_tells_those_who_wait_and_those_who_come() {
         let writes = Writes::new();
         let (tell, waits) = oneshot::channel();
-        writes.enter(leave("a/1"), tell);
+        writes.enter(leave("a/1"), true, tell);
         writes.close();
         let (tell, comes) = oneshot::channel();
-        writes.enter(leave("b/1"), tell);
+        writes.enter(leave("b/1"), true, tell);
         assert!(waits.await.is_err() && comes.await.is_err());
     }
 }

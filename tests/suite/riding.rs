@@ -1,7 +1,8 @@
 //! Changes of different lines that queue up ride in one transaction:
 //! - they do, and why two changes of one line must not;
 //! - one that is refused does not fail the others; an etcd that takes few operations is given few;
-//! - lost answers of a ride are made up for, one by one.
+//! - lost answers of a ride are made up for, one by one;
+//! - who gives up while still queueing up is never sent.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use crate::support::{
-    BOUND, Etcd, Proxy, Setup, connect, ensure, keys, mutex, session, soon, soon_nothing, unique,
+    BOUND, Etcd, Proxy, Setup, connect, ensure, keys, mutex, session, soon, soon_keys,
+    soon_nothing, unique,
 };
 
 const LOCKS: usize = 200;
@@ -193,6 +195,37 @@ async fn when_answers_of_a_ride_are_lost_everybody_has_one_key_and_a_lock() {
         );
     }
     release_all(guards).await;
+    session.close().await.unwrap();
+    soon_nothing(&client).await;
+}
+
+#[tokio::test]
+async fn a_crowd_that_gives_up_while_queueing_up_is_never_sent() {
+    let etcd = Etcd::start().await;
+    let (session, client, proxy) = slow(&etcd).await;
+    let mutex = mutex(&session, &unique("crowd"));
+    let before = revision(&client).await;
+
+    proxy.hold();
+    let crowd = join_all((0..LOCKS).map(|_| mutex.lock_within(DELAY))).await;
+    for gave_up in crowd {
+        assert!(
+            matches!(gave_up, Err(Error::TimedOut { .. })),
+            "{gave_up:?}"
+        );
+    }
+    proxy.heal();
+    timeout(BOUND, mutex.lock())
+        .await
+        .expect("a turn")
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    soon_keys(&client, &format!("{}/", mutex.name()), &[]).await;
+    // A revision each for what the writers had taken to send, for its removal, and for the last.
+    let transactions = revision(&client).await - before;
+    assert!(transactions <= 2 * 4 + 2, "{transactions} for one lock");
     session.close().await.unwrap();
     soon_nothing(&client).await;
 }

@@ -84,7 +84,7 @@ async fn any_other_name_works() {
 #[tokio::test]
 async fn a_name_that_etcd_cannot_take_is_an_error() {
     let etcd = Etcd::start().await;
-    let session = session(etcd.client().await, 2).await;
+    let session = session(etcd.client().await, 20).await;
     for length in [1_000_000, 5_000_000] {
         let door = mutex(&session, &"x".repeat(length));
         let locked = timeout(4 * AT_ONCE, door.lock()).await;
