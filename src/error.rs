@@ -144,6 +144,9 @@ pub enum Lost {
     /// etcd says that the lease does not exist: revoked by somebody, or expired.
     #[error("lost: the lease is gone, it was revoked or has expired")]
     LeaseGone,
+    /// The hold was broken by an operator ([`Mutex::break_if`](crate::Mutex::break_if)).
+    #[error("lost: broken by an operator")]
+    Broken,
     /// The key was deleted by somebody else while the lease lives.
     #[error("lost: the key was deleted by somebody else")]
     KeyDeleted,

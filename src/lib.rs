@@ -94,9 +94,10 @@
 //!   sooner. Only the token helps.
 //! - **That packets arrive in time.** What was sent while the lock was held can arrive when
 //!   somebody else holds it. Only the token helps.
-//! - **Anything about what is removed by hand.** A delete of the key (`etcdctl del`) or a revoke of
-//!   the lease gives the lock to the next one at once; the guard is told as soon as etcd says so
-//!   ([`Lost::KeyDeleted`], [`Lost::LeaseGone`]), which may be later than the next holder is.
+//! - **Anything about what is removed by hand.** A delete of the key (`etcdctl del`,
+//!   [`break_if`](Mutex::break_if)) or a revoke of the lease gives the lock to the next one at once;
+//!   the guard is told as soon as etcd says so ([`Lost::KeyDeleted`], [`Lost::Broken`],
+//!   [`Lost::LeaseGone`]), which may be later than the next holder is.
 //! - **Clocks of different rates**, beyond the margin: the default of TTL/10 covers a difference
 //!   of a tenth. What clocks *say* does not matter; they may jump.
 //! - **Tokens across a restore.** An etcd restored from a snapshot may count its revisions from an

@@ -1,6 +1,7 @@
 //! The door to a lock.
 
 use crate::error::{Error, Result};
+use crate::fencing::FencingToken;
 use crate::guard::LockGuard;
 use crate::key::Name;
 #[cfg(doc)]
@@ -240,9 +241,53 @@ impl Mutex {
             .collect())
     }
 
+    /// Breaks the hold with this token: deletes its key, if it still is the one that holds.
+    ///
+    /// Gives who held; `None` if no hold with this token is first in the line (any more), and
+    /// nothing was done. Take the token from the [queue](Self::queue) that made you decide: a hold
+    /// that began since is left alone.
+    ///
+    /// # Promises
+    ///
+    /// The holder is told [`Lost::Broken`](crate::Lost::Broken) as soon as etcd is heard, or at its
+    /// release. Those of other clients learn of it as of any delete of their key.
+    ///
+    /// # Not promised
+    ///
+    /// That it has stopped working: the next in line holds at once, and the old one is told only
+    /// afterwards. If the resource checks no [token](Hold::token), stop its process instead.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future may or may not break the hold.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if this session ends, [`Error::Etcd`] if etcd refuses. If an answer was lost
+    /// and the hold is over then, it counts as broken: it may have ended by itself meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// If it is not polled in a tokio runtime with time enabled.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example(mutex: etcd_lock::Mutex) -> Result<(), etcd_lock::Error> {
+    /// let queue = mutex.queue().await?;
+    /// if let Some(holder) = queue.first().filter(|holder| holder.label == "host-7:4711") {
+    ///     mutex.break_if(holder.token).await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn break_if(&self, token: FencingToken) -> Result<Option<Waiter>> {
+        let broken = queue::break_if(self.session.core(), &self.name, token.revision()).await?;
+        Ok(broken.map(|standing| Waiter::new(0, &standing)))
+    }
+
     /// What a future that borrows nothing needs.
     fn parts(&self) -> (Session, Name, Vec<u8>) {
-        let label = self.session.core().label.as_bytes().to_vec();
+        let label = queue::inscription(self.session.core());
         (self.session.clone(), self.name.clone(), label)
     }
 }

@@ -30,6 +30,12 @@ impl Etcd {
         Ok((answer.granted_ttl() > 0).then(|| seconds(answer.granted_ttl())))
     }
 
+    /// How long the lease would live if it were renewed no more; `None` if there is none.
+    pub(crate) async fn ttl_left(&self, id: i64) -> Result<Option<Duration>, Error> {
+        let answer = self.lease.clone().time_to_live(id, None).await?;
+        Ok((answer.granted_ttl() > 0).then(|| seconds(answer.ttl())))
+    }
+
     /// All keys that hang on the lease.
     pub(crate) async fn lease_keys(&self, id: i64) -> Result<Vec<Vec<u8>>, Error> {
         let options = LeaseTimeToLiveOptions::new().with_keys();

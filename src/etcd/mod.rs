@@ -1,6 +1,7 @@
 //! The wire: each request this crate makes, once, and no policy. Who calls decides about
 //! retries and deadlines; [`classify()`] tells what an error means.
 
+mod breaking;
 mod classify;
 mod guarded;
 mod lease;

@@ -62,6 +62,11 @@ impl FencingToken {
         Self(revision.cast_unsigned())
     }
 
+    /// The create revision again; of a number that no etcd gave, one that no key has.
+    pub(crate) fn revision(self) -> i64 {
+        self.0.cast_signed()
+    }
+
     /// Gives the number itself, to be stored or sent. It fits into a signed 64-bit column.
     pub fn get(self) -> u64 {
         self.0

@@ -1,6 +1,7 @@
 //! How a single hold ends, apart from its session: given up, or its key deleted.
 
-use super::wait::{takes, why_gone};
+use super::breaking::why_gone;
+use super::wait::takes;
 use crate::error::Lost;
 use crate::etcd::Range;
 use crate::session::{Change, Core, Debt, Told};
@@ -65,7 +66,7 @@ async fn watch_key(core: Arc<Core>, fate: Arc<Fate>, key: Arc<str>, revision: i6
         biased;
         _ended = fate.told() => {}
         () = until_gone(&core, &key, revision) => {
-            let lost = why_gone(&core).await;
+            let lost = why_gone(&core, &key).await;
             tracing::warn!(key = &*key, token = revision, cause = %lost, "hold lost");
             fate.tell(End::Lost(lost));
         }

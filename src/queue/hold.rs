@@ -1,9 +1,9 @@
 //! Holding: from the turn to the release or the loss.
 
+use super::breaking::why_gone;
 use super::fate::Owned;
 use super::place::Place;
 use super::settle::Puts;
-use super::wait::why_gone;
 use crate::clock::Moment;
 use crate::error::{Error, Lost, Result};
 use crate::etcd::{self, Guarded};
@@ -207,7 +207,7 @@ impl Hold {
 
     /// Ends it where its key was found to be gone, and tells why that is.
     pub(crate) async fn key_is_gone(&self) -> Lost {
-        let lost = why_gone(self.core()).await;
+        let lost = why_gone(self.core(), self.key()).await;
         self.fate.lose(lost)
     }
 
@@ -238,13 +238,15 @@ impl Hold {
     /// Gives it up: from now on it is not held, then the key goes.
     pub(crate) async fn release(self) -> Result<()> {
         self.certain()?;
-        let Self { place, fate, .. } = self;
+        let Self {
+            mut place, fate, ..
+        } = self;
         drop(fate);
         let core = place.session.core().clone();
         let (name, token) = (place.name.clone(), place.revision);
         let key = place.key.clone();
         match place.leave().await {
-            Ok(Some(false)) => return Err(Box::pin(why_gone(&core)).await.into()),
+            Ok(Some(false)) => return Err(Box::pin(why_gone(&core, &key)).await.into()),
             Ok(Some(true) | None) => {}
             // It was held until it was given up: what was lost is the answer.
             Err(Error::Lost(lost)) => {

@@ -1,5 +1,6 @@
 //! The line behind a name: joining it, waiting in it, holding, and looking at it.
 
+mod breaking;
 mod fate;
 mod hold;
 mod lost_hold;
@@ -12,11 +13,11 @@ mod view;
 mod wait;
 mod write;
 
+pub(crate) use breaking::{break_if, why_gone};
 pub use hold::Hold;
 pub use lost_hold::LostHold;
 pub use outcome::{Done, TxnOutcome};
 pub(crate) use turn::{try_once, wait};
 pub use txn::GuardedTxn;
 pub use view::Waiter;
-pub(crate) use view::list;
-pub(crate) use wait::why_gone;
+pub(crate) use view::{inscription, list};

@@ -134,15 +134,18 @@ impl Place {
     /// Deletes the key: `Some(false)` if it was gone before, `None` if that is not known, since
     /// an earlier attempt of the delete may have been carried out.
     ///
-    /// Dropped before the answer, the place is dropped as any other: the janitor deletes.
-    pub(crate) async fn leave(mut self) -> Result<Option<bool>> {
+    /// What is left to do then, or if this is dropped before the answer, is done when the place is
+    /// dropped: by the janitor.
+    pub(crate) async fn leave(&mut self) -> Result<Option<bool>> {
         let core = self.session.core().clone();
         let (key, revision) = (self.key.clone(), self.revision);
         let leave = Write::Leave { key, revision };
         match core.write_within_ttl("delete the key", leave).await {
             Some(Ok(answer)) => {
-                self.number = None;
                 let left = answer.value.left();
+                if left {
+                    self.number = None;
+                }
                 let known = left || !answer.doubtful;
                 Ok(known.then_some(left))
             }

@@ -47,7 +47,7 @@ async fn try_among_nested(
     if let Some(first) = list(session.core(), name).await?.into_iter().next() {
         return Ok(Err(first));
     }
-    let Joining::Stands(place, before) = join(session, name, value, How::Line).await? else {
+    let Joining::Stands(mut place, before) = join(session, name, value, How::Line).await? else {
         unreachable!("only a try is refused a place");
     };
     match first_of(&place, before).await? {

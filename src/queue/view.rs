@@ -3,8 +3,9 @@
 use crate::error::Result;
 use crate::etcd::Standing;
 use crate::fencing::FencingToken;
-use crate::key::Name;
+use crate::key::{self, Name};
 use crate::session::Core;
+use std::time::SystemTime;
 
 /// Somebody in the line of a name, as [`Mutex::queue`](crate::Mutex::queue) shows it.
 ///
@@ -18,22 +19,34 @@ pub struct Waiter {
     /// The key in etcd; what is not UTF-8 in it is replaced.
     pub key: String,
     /// What the owner's session says of itself ([`SessionBuilder::label`](crate::SessionBuilder::label));
-    /// for other clients the value of their key.
+    /// for other clients and for elections the value of their key.
     pub label: String,
+    /// When it came to stand in the line, to the second, by the clock of its own machine, which may
+    /// be wrong. That is when it began to wait; etcd does not know when a turn came. `None` for
+    /// other clients and for elections, whose keys do not say.
+    pub since: Option<SystemTime>,
     /// The token it holds with, or would hold with.
     pub token: FencingToken,
     /// The lease the key hangs on; 0 is a key that no crash will remove, only a delete by hand.
+    /// [`Session::ttl_left`](crate::Session::ttl_left) tells how long it would live without a
+    /// renewal.
     pub lease: i64,
+    /// Whether the key was put by something other than this crate: another client, or by hand.
+    /// Its turn comes, and is waited for, as everybody's.
+    pub foreign: bool,
 }
 
 impl Waiter {
     pub(crate) fn new(position: usize, standing: &Standing) -> Self {
+        let (label, since) = read(&String::from_utf8_lossy(&standing.value));
         Self {
             position,
             key: String::from_utf8_lossy(&standing.key).into_owned(),
-            label: String::from_utf8_lossy(&standing.value).into_owned(),
+            label,
+            since,
             token: FencingToken::of(standing.revision),
             lease: standing.lease,
+            foreign: key::of_session(&standing.key, standing.lease).is_none(),
         }
     }
 }
@@ -42,4 +55,41 @@ impl Waiter {
 pub(crate) async fn list(core: &Core, name: &Name) -> Result<Vec<Standing>> {
     let ask = || core.etcd.list(name);
     Ok(core.ask("read the queue", ask).await?.value)
+}
+
+/// What is between the label and the time in the value of a lock's key.
+const SINCE: &str = " since ";
+
+/// The value of a lock's key: who comes to stand there, and when.
+pub(crate) fn inscription(core: &Core) -> Vec<u8> {
+    let now = humantime::format_rfc3339_seconds(SystemTime::now());
+    format!("{}{SINCE}{now}", core.label).into_bytes()
+}
+
+fn read(value: &str) -> (String, Option<SystemTime>) {
+    let parts = value.rsplit_once(SINCE);
+    let read = parts.and_then(|(label, time)| {
+        let time = humantime::parse_rfc3339(time).ok()?;
+        Some((label.to_owned(), Some(time)))
+    });
+    read.unwrap_or_else(|| (value.to_owned(), None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_label_is_read_back_whatever_it_says_and_values_of_others_as_they_are() {
+        let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let time = "2023-11-14T22:13:20Z";
+        for label in ["", "host-7:12", "up since yesterday", time] {
+            let value = format!("{label} since {time}");
+            assert_eq!(read(&value), (label.to_owned(), Some(then)));
+        }
+        for value in ["", "candidate", "up since yesterday", " since "] {
+            assert_eq!(read(value), (value.to_owned(), None));
+        }
+    }
 }

@@ -14,10 +14,11 @@
 //! linearizable read), then follow. After a gap: wait until confirmed again, look. Besides, one
 //! look per TTL, for servers and members that lose events.
 
+use super::breaking::why_gone;
 use super::place::{NEAR, Place};
-use crate::error::{Lost, Result};
+use crate::error::Result;
 use crate::etcd::{Look, Range, Standing};
-use crate::session::{Change, Core, Event, Lines, News, Number};
+use crate::session::{Change, Event, Lines, News, Number};
 use tokio::time::sleep;
 
 /// Waits until nobody is ahead of `place`; `before` is what the join found, if it looked.
@@ -32,7 +33,7 @@ pub(super) async fn until_first(place: &Place, before: Option<Look>) -> Result<(
         loop {
             match Lines::wait(core, &place.name, &place.key, place.revision).await {
                 News::Turn => return Ok(()),
-                News::Gone => return Err(why_gone(core).await.into()),
+                News::Gone => return Err(why_gone(core, &place.key).await.into()),
                 // The look tells why, or that it was a passing trouble.
                 News::Unreadable => drop(look(place).await?),
             }
@@ -89,7 +90,7 @@ async fn until_gone(place: &Place, far: &Standing) -> Result<()> {
                 },
                 change = own.changed() => match change {
                     Change::Events(events) if takes(&events, place.key.as_bytes(), place.revision) => {
-                        return Err(why_gone(core).await.into());
+                        return Err(why_gone(core, &place.key).await.into());
                     }
                     Change::Events(_) => {}
                     Change::Gap => break,
@@ -116,7 +117,7 @@ pub(super) async fn look(place: &Place) -> Result<Vec<Standing>> {
         let ask = || core.etcd.look(prefix, key, revision, limit);
         let (found, alive) = core.ask("look at the line", ask).await?.value;
         if !alive {
-            return Err(why_gone(core).await.into());
+            return Err(why_gone(core, &place.key).await.into());
         }
         let Look { mut keys, more, .. } = found;
         keys.retain(|other| is_ahead(other, place));
@@ -125,13 +126,5 @@ pub(super) async fn look(place: &Place) -> Result<Vec<Standing>> {
         }
         // Keys of other locks below this name took the room: once more, without a limit.
         limit = 0;
-    }
-}
-
-/// Why a key of ours is gone: with its lease, or by itself.
-pub(crate) async fn why_gone(core: &Core) -> Lost {
-    match core.confirm_lease().await {
-        Err(lost) => lost,
-        Ok(()) => Lost::KeyDeleted,
     }
 }

@@ -122,7 +122,7 @@ impl Tick {
                 Guarded::NoLease => failures += 1,
                 Guarded::Refused(_) => {
                     self.let_go(Some(lease)).await;
-                    return Err(queue::why_gone(core).await.into());
+                    return Err(queue::why_gone(core, &key).await.into());
                 }
             }
             sleep(backoff(failures)).await;

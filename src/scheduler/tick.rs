@@ -212,7 +212,7 @@ impl Tick {
     }
 
     fn parts(&self) -> (Session, Name, Vec<u8>) {
-        let label = self.core().label.as_bytes().to_vec();
+        let label = queue::inscription(self.core());
         (self.session.clone(), self.line.clone(), label)
     }
 

@@ -166,13 +166,22 @@ async fn sweep(core: &Core) {
     }
 }
 
-/// Deletes a key, however long it takes while the session lives.
+/// Deletes a key, and what an operator may have put beside it in its place, however long it takes
+/// while the session lives.
 pub(crate) async fn remove(core: &Core, key: Arc<str>, revision: i64) {
     // Slow from the start: what could pass was tried again already.
     let mut failures = 8;
-    let leave = || {
-        let key = key.clone();
-        core.write("delete a key", Write::Leave { key, revision })
+    let leave = async || -> Result<()> {
+        let leave = Write::Leave {
+            key: key.clone(),
+            revision,
+        };
+        if core.write("delete a key", leave).await?.value.left() {
+            return Ok(());
+        }
+        let forget = || core.etcd.forget_break(&key);
+        core.ask("forget that a hold was broken", forget).await?;
+        Ok(())
     };
     while let Err(error) = leave().await {
         if core.certain().is_err() {

@@ -127,6 +127,26 @@ impl Session {
         self.core().ttl
     }
 
+    /// Asks etcd how long a lease would live if it were renewed no more, whoever's it is: for the
+    /// leases in a [queue](crate::Mutex::queue). `None` if there is no such lease.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if this session ends, [`Error::Etcd`] if etcd refuses.
+    ///
+    /// # Panics
+    ///
+    /// If it is not polled in a tokio runtime with time enabled.
+    pub async fn ttl_left(&self, lease: i64) -> Result<Option<Duration>> {
+        let core = self.core();
+        let ask = || core.etcd.ttl_left(lease);
+        Ok(core.ask("ask for a lease", ask).await?.value)
+    }
+
     /// Tells whether the session is certain to live at this moment.
     ///
     /// Compares the clock on every call: it is right even if no task of the runtime has run

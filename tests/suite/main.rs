@@ -11,6 +11,7 @@
 )]
 
 mod api;
+mod breaking;
 mod cancellation;
 mod contract;
 mod election;

@@ -1,0 +1,46 @@
+//! Breaking a hold: by an operator, and how its owner learns of it.
+
+use super::view::inscription;
+use crate::error::{Lost, Result};
+use crate::etcd::Standing;
+use crate::key::{self, Name};
+use crate::session::Core;
+
+/// Deletes the key of the hold that began at `revision`, if that is the one that is first in the
+/// line; gives what it was then.
+pub(crate) async fn break_if(core: &Core, name: &Name, revision: i64) -> Result<Option<Standing>> {
+    // Those ahead of a key only ever become fewer: who is first now is first until it is gone.
+    let first = core.ask("read who holds", || core.etcd.first(name)).await?;
+    let Some(first) = first.value.filter(|first| first.revision == revision) else {
+        return Ok(None);
+    };
+    let by = String::from_utf8_lossy(&inscription(core)).into_owned();
+    let note = key::of_session(&first.key, first.lease).map(|_| (&*by, first.lease));
+    let deletes = || core.etcd.break_key(&first.key, revision, note);
+    let broken = core.ask("break a hold", deletes).await?;
+    // In doubt an earlier attempt has done it, or it ended by itself: over is what it was to be.
+    if !broken.value && !broken.doubtful {
+        return Ok(None);
+    }
+    tracing::warn!(name = name.as_str(), token = revision, "broke a hold");
+    Ok(Some(first))
+}
+
+/// Why a key of ours is gone: with its lease, broken by an operator, or deleted.
+pub(crate) async fn why_gone(core: &Core, key: &str) -> Lost {
+    if let Err(lost) = core.confirm_lease().await {
+        return lost;
+    }
+    let note = core.ask("look why a key is gone", || core.etcd.broken_by(key));
+    match note.await {
+        Ok(found) => match found.value {
+            Some(by) => {
+                let by = String::from_utf8_lossy(&by);
+                tracing::warn!(key, %by, "broken by an operator");
+                Lost::Broken
+            }
+            None => Lost::KeyDeleted,
+        },
+        Err(_unknown) => Lost::KeyDeleted,
+    }
+}
