@@ -1,5 +1,6 @@
 //! What can go wrong, in words that say what to do.
 
+use crate::key::Name;
 use std::time::Duration;
 
 /// The result of this crate's calls.
@@ -40,9 +41,11 @@ pub enum Error {
     },
 
     /// etcd refused, or did not answer within the limit of the call.
-    #[error("{doing}: {source}{}", hint(source))]
+    #[error("{}{doing}: {source}{}", on(name.as_deref()), hint(source))]
     #[non_exhaustive]
     Etcd {
+        /// The name of the lock or election that it is about, if it is about one.
+        name: Option<String>,
         /// What was being done.
         doing: &'static str,
         /// What etcd-client said.
@@ -80,6 +83,27 @@ impl Error {
         let why = why.into();
         Self::Invalid { what, why }
     }
+
+    pub(crate) fn etcd(doing: &'static str, source: etcd_client::Error) -> Self {
+        let name = None;
+        Self::Etcd {
+            name,
+            doing,
+            source,
+        }
+    }
+
+    /// Says which lock or election it is about.
+    pub(crate) fn on(mut self, about: &Name) -> Self {
+        if let Self::Etcd { name, .. } = &mut self {
+            *name = Some(about.as_str().to_owned());
+        }
+        self
+    }
+}
+
+fn on(name: Option<&str>) -> String {
+    name.map_or_else(String::new, |name| format!("on {name:?}: "))
 }
 
 /// What to do about a transaction of which nothing is known.

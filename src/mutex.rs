@@ -110,7 +110,8 @@ impl Mutex {
     /// [`Error::Lost`] if the session ends, or the place's key is deleted by somebody else: told
     /// within a second, if etcd can be reached. [`Error::Etcd`] if etcd refuses for good
     /// (permissions, for example). That no member answers is no error here: it is tried again
-    /// until the session ends.
+    /// until the session ends; so is a look at the line by who stands in it already, should the
+    /// permission be taken away.
     ///
     /// # Panics
     ///

@@ -91,6 +91,6 @@ fn is_about_an_answer(error: &Error) -> bool {
 }
 
 /// Whether the user is known and may not do this.
-pub(super) fn is_denied(error: &Error) -> bool {
+pub(crate) fn is_denied(error: &Error) -> bool {
     matches!(error, Error::GRpcStatus(status) if i32::from(status.code()) == PERMISSION_DENIED)
 }

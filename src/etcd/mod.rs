@@ -9,14 +9,13 @@ mod line;
 mod under;
 mod write;
 
-pub(crate) use classify::{Verdict, classify, is_not_carried_out};
+pub(crate) use classify::{Verdict, classify, is_denied, is_not_carried_out};
 pub(crate) use guarded::Guarded;
 pub(crate) use lease::Renewals;
 pub(crate) use line::{Look, Standing};
 pub(crate) use under::{Proof, Seen, Under};
 pub(crate) use write::{Join, Joined, Tried, Write, Written, is};
 
-use classify::is_denied;
 use etcd_client::{
     Client, Error, GetOptions, KvClient, LeaseClient, WatchClient, WatchFilterType, WatchOptions,
     WatchStream,

@@ -65,19 +65,21 @@ pub(super) async fn join(
         key: &key,
         core,
     };
-    Ok(match request.answer().await? {
-        (number, Sent::Stands { revision, before }) => {
-            let place = Place {
-                session: session.clone(),
-                name: name.clone(),
-                key,
-                revision,
-                number: Some(number),
-            };
-            Joining::Stands(place, before)
-        }
-        (_, Sent::Busy(first)) => Joining::Busy(first),
-    })
+    Ok(
+        match request.answer().await.map_err(|error| error.on(name))? {
+            (number, Sent::Stands { revision, before }) => {
+                let place = Place {
+                    session: session.clone(),
+                    name: name.clone(),
+                    key,
+                    revision,
+                    number: Some(number),
+                };
+                Joining::Stands(place, before)
+            }
+            (_, Sent::Busy(first)) => Joining::Busy(first),
+        },
+    )
 }
 
 /// The request of a join. Once something of it is sent, it is brought to its outcome, here or by
@@ -209,7 +211,7 @@ async fn send(core: Arc<Core>, mut number: Number, join: Join, how: How) -> Resu
 
 /// An answer that no etcd gives.
 fn odd(doing: &'static str) -> impl Fn(etcd_client::Error) -> Error {
-    move |source| Error::Etcd { doing, source }
+    move |source| Error::etcd(doing, source)
 }
 
 /// Takes note if a put may be carried out later, or may have been without our knowing.

@@ -16,17 +16,21 @@
 
 use super::breaking::why_gone;
 use super::place::{NEAR, Place};
-use crate::error::Result;
-use crate::etcd::{Look, Range, Standing};
+use crate::error::{Error, Result};
+use crate::etcd::{Look, Range, Standing, is_denied};
 use crate::session::{Change, Event, Lines, News, Number};
+use std::time::Duration;
 use tokio::time::sleep;
+
+/// How often a look is tried that etcd refuses.
+const DENIED_PAUSE: Duration = Duration::from_secs(1);
 
 /// Waits until nobody is ahead of `place`; `before` is what the join found, if it looked.
 pub(super) async fn until_first(place: &Place, before: Option<Look>) -> Result<()> {
     let core = place.session.core();
     let first = async {
         if before.is_some_and(|look| is_far(&look, place)) {
-            while let Some(far) = far_ahead(look(place).await?) {
+            while let Some(far) = far_ahead(look_again(place).await?) {
                 until_gone(place, &far).await?;
             }
         }
@@ -35,7 +39,7 @@ pub(super) async fn until_first(place: &Place, before: Option<Look>) -> Result<(
                 News::Turn => return Ok(()),
                 News::Gone => return Err(why_gone(core, &place.key).await.into()),
                 // The look tells why, or that it was a passing trouble.
-                News::Unreadable => drop(look(place).await?),
+                News::Unreadable => drop(look_again(place).await?),
             }
         }
     };
@@ -77,7 +81,7 @@ async fn until_gone(place: &Place, far: &Standing) -> Result<()> {
     let own = core.watches.watch(Range::key(place.key.as_bytes()));
     loop {
         tokio::join!(ahead.ready(), own.ready());
-        if far_ahead(look(place).await?).as_ref() != Some(far) {
+        if far_ahead(look_again(place).await?).as_ref() != Some(far) {
             return Ok(());
         }
         loop {
@@ -106,6 +110,21 @@ pub(super) fn takes(events: &[Event], key: &[u8], revision: i64) -> bool {
     events.iter().any(|event| event.takes(key, revision))
 }
 
+/// As [`look`], for who stands in the line already: a permission that is taken away may be given
+/// back, and the place is worth waiting for. The session bounds it.
+async fn look_again(place: &Place) -> Result<Vec<Standing>> {
+    loop {
+        match look(place).await {
+            Err(Error::Etcd { source, .. }) if is_denied(&source) => {
+                let name = place.name.as_str();
+                tracing::warn!(name, error = %source, "etcd refuses to show a line; waiting on");
+                sleep(DENIED_PAUSE).await;
+            }
+            looked => return looked,
+        }
+    }
+}
+
 /// The youngest of those who are ahead now, youngest first, at least [`NEAR`] if there are so
 /// many. An error if our own key is gone.
 pub(super) async fn look(place: &Place) -> Result<Vec<Standing>> {
@@ -115,7 +134,11 @@ pub(super) async fn look(place: &Place) -> Result<Vec<Standing>> {
     let mut limit = i64::from(NEAR) + 1;
     loop {
         let ask = || core.etcd.look(prefix, key, revision, limit);
-        let (found, alive) = core.ask("look at the line", ask).await?.value;
+        let (found, alive) = core
+            .ask("look at the line", ask)
+            .await
+            .map_err(|error| error.on(&place.name))?
+            .value;
         if !alive {
             return Err(why_gone(core, &place.key).await.into());
         }

@@ -57,7 +57,7 @@ impl Core {
                         lost = over() => return Err(lost.into()),
                     }
                 }
-                _ => return Err(Error::Etcd { doing, source }),
+                _ => return Err(Error::etcd(doing, source)),
             }
             tracing::debug!(error = %source, "a request that was not carried out is made again");
             failures += 1;

@@ -77,8 +77,7 @@ pub(crate) struct Refused {
 
 impl Refused {
     pub(crate) fn into_error(self, doing: &'static str) -> crate::Error {
-        let source = self.error;
-        crate::Error::Etcd { doing, source }
+        crate::Error::etcd(doing, self.error)
     }
 }
 

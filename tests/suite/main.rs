@@ -22,6 +22,7 @@ mod election_outages;
 mod guarded;
 mod guide;
 mod harness;
+mod identity;
 mod input;
 mod interop;
 mod leading;

@@ -7,14 +7,14 @@
 
 use std::time::Duration;
 
-use etcd_client::{Client, ConnectOptions, Permission, Txn, TxnOp};
+use etcd_client::{Client, Txn, TxnOp};
 use etcd_lock::{Error, Lost, Session};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout};
 
 use crate::support::{
-    Etcd, connect, keys, leases, lost, mutex, session, soon_keys, soon_nothing, waiter,
+    Guarded, connect, keys, leases, lost, mutex, session, soon_keys, soon_nothing, waiter,
 };
 
 /// At once, on a loaded machine.
@@ -65,43 +65,6 @@ async fn an_endpoint_without_etcd_is_told_after_ten_seconds() {
     tokio::join!(one, two, three, four);
 }
 
-/// An etcd with authentication on, its root, and a client of a user with a few permissions.
-struct Guarded {
-    etcd: Etcd,
-    root: Client,
-}
-
-impl Guarded {
-    async fn start() -> Self {
-        let etcd = Etcd::start().await;
-        let mut auth = etcd.client().await.auth_client();
-        let permissions = [
-            Permission::read("read/").with_prefix(),
-            Permission::write("write/").with_prefix(),
-            Permission::read_write("both/").with_prefix(),
-        ];
-        for (user, role) in [("root", "root"), ("anna", "worker")] {
-            auth.user_add(user, "secret", None).await.unwrap();
-            auth.role_add(role).await.unwrap();
-            auth.user_grant_role(user, role).await.unwrap();
-        }
-        for permission in permissions {
-            auth.role_grant_permission("worker", permission)
-                .await
-                .unwrap();
-        }
-        auth.auth_enable().await.unwrap();
-        let root = client_of("root", &etcd).await;
-        Self { etcd, root }
-    }
-}
-
-async fn client_of(user: &str, etcd: &Etcd) -> Client {
-    let options = ConnectOptions::new().with_user(user, "secret");
-    let client = Client::connect([etcd.endpoint()], Some(options)).await;
-    client.expect("the user is known")
-}
-
 #[tokio::test]
 async fn an_etcd_that_wants_a_user_is_told_at_opening() {
     let guarded = Guarded::start().await;
@@ -119,7 +82,7 @@ async fn an_etcd_that_wants_a_user_is_told_at_opening() {
 #[tokio::test]
 async fn a_user_without_permission_is_told_what_it_needs() {
     let guarded = Guarded::start().await;
-    let session = session(client_of("anna", &guarded.etcd).await, 60).await;
+    let session = session(guarded.anna().await, 60).await;
     let denied = |error: Error| {
         let text = error.to_string();
         assert!(text.contains("permission denied"), "{text}");
@@ -151,8 +114,8 @@ async fn a_user_without_permission_is_told_what_it_needs() {
 #[tokio::test]
 async fn read_and_write_on_the_prefix_is_all_that_a_user_needs() {
     let guarded = Guarded::start().await;
-    let ours = session(client_of("anna", &guarded.etcd).await, 2).await;
-    let theirs = session(client_of("anna", &guarded.etcd).await, 2).await;
+    let ours = session(guarded.anna().await, 2).await;
+    let theirs = session(guarded.anna().await, 2).await;
     let first = mutex(&ours, "both").lock().await.unwrap();
     let second = waiter(&mutex(&theirs, "both")).await;
     let third = waiter(&mutex(&ours, "both")).await;
@@ -188,7 +151,7 @@ async fn looks_into_nested(anna: &Client) -> bool {
 #[tokio::test]
 async fn a_transaction_needs_permission_for_what_it_is_about() {
     let guarded = Guarded::start().await;
-    let anna = client_of("anna", &guarded.etcd).await;
+    let anna = guarded.anna().await;
     let ours = session(anna.clone(), 60).await;
     let guard = mutex(&ours, "both/a").lock().await.unwrap();
     guard.put("write/x", "1").await.unwrap();
@@ -212,7 +175,7 @@ async fn a_transaction_needs_permission_for_what_it_is_about() {
 #[tokio::test]
 async fn a_transaction_with_an_old_token_fetches_another() {
     let guarded = Guarded::start().await;
-    let anna = client_of("anna", &guarded.etcd).await;
+    let anna = guarded.anna().await;
     let ours = session(anna.clone(), 60).await;
     let guard = mutex(&ours, "both/a").lock().await.unwrap();
     // This makes its token invalid.

@@ -13,6 +13,7 @@
     reason = "a toolbox of tests: no test needs all of it, and what goes wrong in it must fail the test"
 )]
 
+mod auth;
 mod cluster;
 mod etcd;
 mod etcdctl;
@@ -31,6 +32,7 @@ mod wait;
 mod waiting;
 
 pub use self::{
+    auth::Guarded,
     cluster::Cluster,
     etcd::{Etcd, Member, connect},
     etcdctl::{etcdctl, etcdctl_elect, etcdctl_lock, etcdctl_observe},
