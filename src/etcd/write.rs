@@ -54,8 +54,9 @@ pub(crate) enum Joined {
 pub(crate) enum Tried {
     /// Nothing stood behind the prefix; the key was put.
     Alone { revision: i64 },
-    /// Something did: the oldest key, maybe of an earlier attempt.
-    Busy(Standing),
+    /// Something did: the oldest key, maybe of an earlier attempt. `None` if what stood there left
+    /// in the same transaction, in which it rode: a key of another line, below this name.
+    Busy(Option<Standing>),
 }
 
 impl Write {
@@ -164,7 +165,8 @@ impl Written {
             let revision = self.revision;
             return Ok(Tried::Alone { revision });
         }
-        self.first().map(Tried::Busy)
+        let found = self.found.as_ref().ok_or_else(unexpected)?;
+        Ok(Tried::Busy(first(found)))
     }
 
     /// Of a [`Write::Leave`]: whether the key was deleted by it.

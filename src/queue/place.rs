@@ -30,8 +30,8 @@ pub(crate) struct Place {
 pub(super) enum Joining {
     /// The key stands; who stands before it, if the answer told.
     Stands(Place, Option<Look>),
-    /// Somebody else stands there; no key was put.
-    Busy(Standing),
+    /// Somebody else stands there, or did a moment ago; no key was put.
+    Busy(Option<Standing>),
 }
 
 /// How to join.
@@ -94,7 +94,7 @@ type Sending = Pin<Box<dyn Future<Output = Result<(Number, Sent)>> + Send>>;
 
 enum Sent {
     Stands { revision: i64, before: Option<Look> },
-    Busy(Standing),
+    Busy(Option<Standing>),
 }
 
 impl InFlight<'_> {
@@ -201,7 +201,9 @@ async fn send(core: Arc<Core>, mut number: Number, join: Join, how: How) -> Resu
                     revision,
                     before: Some(Look::nobody()),
                 },
-                Tried::Busy(first) if first.key == key.as_bytes() => ours(&core, &key, &first)?,
+                Tried::Busy(Some(first)) if first.key == key.as_bytes() => {
+                    ours(&core, &key, &first)?
+                }
                 Tried::Busy(first) => Sent::Busy(first),
             }
         }

@@ -32,7 +32,7 @@ pub(crate) async fn try_once(
             let first = first_of(&place, before).await?;
             first.map_or_else(|| Hold::begin(place).map(Ok), |first| Ok(Err(first)))
         }
-        Joining::Busy(first) if name.is_in_line(&first.key) => Ok(Err(first)),
+        Joining::Busy(Some(first)) if name.is_in_line(&first.key) => Ok(Err(first)),
         Joining::Busy(_) => try_among_nested(&session, &name, value).await,
     }
 }

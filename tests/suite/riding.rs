@@ -1,5 +1,5 @@
 //! Changes of different lines that queue up ride in one transaction:
-//! - they do, and why two changes of one line must not;
+//! - they do, and why two changes of one line must not; what lines below one another make of it;
 //! - one that is refused does not fail the others; an etcd that takes few operations is given few;
 //! - lost answers of a ride are made up for, one by one;
 //! - who gives up while still queueing up is never sent.
@@ -133,6 +133,39 @@ async fn one_line_is_changed_by_one_at_a_time_however_many_queue_up() {
     for waiter in waiters {
         let ended = timeout(BOUND, waiter).await.expect("a turn");
         ended.unwrap().unwrap();
+    }
+    session.close().await.unwrap();
+    soon_nothing(&client).await;
+}
+
+#[tokio::test]
+async fn a_try_that_rides_with_the_release_of_a_lock_below_its_name_gets_the_lock() {
+    let etcd = Etcd::start().await;
+    let (session, client, proxy) = slow(&etcd).await;
+    let stem = unique("nested");
+    let below = mutex(&session, &format!("{stem}/below"))
+        .lock()
+        .await
+        .unwrap();
+    let at_work = [0, 1].map(|i| mutex(&session, &unique(&format!("other-{i}"))).lock());
+    proxy.hold();
+    let mut others = Vec::new();
+    for lock in at_work {
+        others.push(tokio::spawn(lock));
+        // Sent, each by itself.
+        tokio::time::sleep(DELAY / 5).await;
+    }
+    let (released, tried, ()) =
+        tokio::join!(below.release(), mutex(&session, &stem).try_lock(), async {
+            tokio::time::sleep(DELAY / 5).await;
+            proxy.heal();
+        });
+    released.unwrap();
+    let guard = tried.unwrap().expect("nobody else wants it");
+    assert_eq!(keys(&client, &format!("{stem}/")).await, [guard.key()]);
+    guard.release().await.unwrap();
+    for other in others {
+        other.await.unwrap().unwrap().release().await.unwrap();
     }
     session.close().await.unwrap();
     soon_nothing(&client).await;
