@@ -37,6 +37,11 @@ impl Moment {
         left.saturating_sub(self.suspended_until(now))
     }
 
+    /// For how long this moment has been past; zero before it.
+    pub(crate) fn past(self, now: Self) -> Duration {
+        (now.tokio + self.suspended_until(now)).saturating_duration_since(self.tokio)
+    }
+
     pub(crate) fn earlier(self, other: Self) -> Self {
         let on_both = |moment: Self| moment.tokio + moment.suspended;
         if on_both(self) <= on_both(other) {
@@ -127,6 +132,8 @@ mod tests {
         let deadline = now.plus(SECOND);
         assert!(deadline.has_passed(now.after_suspend(SECOND)));
         assert_eq!(deadline.left(now.after_suspend(SECOND / 4)), SECOND * 3 / 4);
+        assert_eq!(deadline.past(now.after_suspend(3 * SECOND)), 2 * SECOND);
+        assert_eq!(deadline.past(now.after_suspend(SECOND / 4)), Duration::ZERO);
     }
 
     #[test]

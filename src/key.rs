@@ -2,12 +2,30 @@
 //! `name/<lease id, lower-case hex>-<n>`.
 
 use crate::error::Error;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// A checked lock name, kept as its prefix.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub(crate) struct Name {
     prefix: Arc<str>,
+    /// How much of it names the family.
+    family: usize,
+}
+
+/// Whatever the family is: it is one line.
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.prefix == other.prefix
+    }
+}
+
+impl Eq for Name {}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.prefix.hash(state);
+    }
 }
 
 impl Name {
@@ -20,7 +38,21 @@ impl Name {
             return Err(Error::invalid("name", why));
         }
         let prefix = format!("{name}/").into();
-        Ok(Self { prefix })
+        let family = name.len();
+        Ok(Self { prefix, family })
+    }
+
+    /// A name of which there are ever new ones, `family/member`.
+    pub(crate) fn in_family(family: &str, member: &str) -> Result<Self, Error> {
+        let name = Self::new(&format!("{family}/{member}"))?;
+        let family = family.len();
+        Ok(Self { family, ..name })
+    }
+
+    /// The name, or the part of it that it shares with its like: for those who count by name.
+    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "nobody counts"))]
+    pub(crate) fn family(&self) -> &str {
+        &self.prefix[..self.family]
     }
 
     pub(crate) fn as_str(&self) -> &str {
@@ -69,6 +101,17 @@ mod tests {
         let name = Name::new("jobs/nightly").unwrap();
         assert_eq!(name.as_str(), "jobs/nightly");
         assert_eq!(name.key(0x0ab3, 7), "jobs/nightly/ab3-7");
+    }
+
+    #[test]
+    fn a_family_is_no_part_of_who_it_is() {
+        let (tick, name) = (
+            Name::in_family("a/run", "1").unwrap(),
+            Name::new("a/run/1").unwrap(),
+        );
+        assert_eq!((tick.family(), name.family()), ("a/run", "a/run/1"));
+        assert_eq!(tick, name);
+        assert_eq!(std::collections::HashSet::from([tick, name]).len(), 1);
     }
 
     #[test]

@@ -16,7 +16,7 @@
 //!
 //! The [guide] says more: [whether to lock](guide::need), [which TTL](guide::ttl), [what happens
 //! when…](guide::faults), [fencing](guide::fencing), [operating](guide::operating),
-//! [migrating](guide::migrating).
+//! [watching](guide::watching), [migrating](guide::migrating).
 //!
 //! # Quick start
 //!
@@ -188,6 +188,8 @@
 //!
 //! None is on by default.
 //!
+//! - `metrics`: counts, times and an early warning, through the facade `metrics`; see
+//!   [watching](guide::watching).
 //! - `serde`: [`FencingToken`] as a number, [`NamedToken`] as text.
 //! - `tls`, `tls-ring`, `tls-aws-lc`, `tls-roots`, `tls-native-roots`, `tls-webpki-roots`,
 //!   `tls-openssl`, `tls-openssl-vendored`: each forwards the TLS choice of etcd-client that has
@@ -213,6 +215,8 @@ mod fencing;
 mod guard;
 pub mod guide;
 mod key;
+mod loss;
+mod metrics;
 mod mutex;
 mod observer;
 mod queue;
@@ -225,6 +229,7 @@ pub use error::{Error, Lost, Result};
 pub use etcd_client;
 pub use fencing::{FencingGate, FencingToken, NamedToken, Stale};
 pub use guard::LockGuard;
+pub use loss::{HeldNow, LossReport};
 pub use mutex::{Busy, Mutex};
 pub use observer::Observer;
 pub use queue::{Done, GuardedTxn, Hold, LostHold, TxnOutcome, Waiter};

@@ -10,7 +10,7 @@ use crate::queue::{self, Waiter};
 use crate::session::Session;
 use std::fmt;
 use std::time::Duration;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 /// A limit that nobody lives to see.
 const A_LIFETIME: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -199,12 +199,14 @@ impl Mutex {
     ) -> impl Future<Output = Result<LockGuard>> + Send + use<> {
         // So far in the future that the sum cannot be too large.
         let deadline = Instant::now() + limit.min(A_LIFETIME);
-        let (lock, name) = (self.lock(), self.name.clone());
+        let (session, name, label) = self.parts();
         async move {
-            timeout_at(deadline, lock).await.unwrap_or_else(|_elapsed| {
+            let waited = queue::wait_until(deadline, session, name.clone(), label).await;
+            let Some(hold) = waited else {
                 let name = name.as_str().to_owned();
-                Err(Error::TimedOut { name, limit })
-            })
+                return Err(Error::TimedOut { name, limit });
+            };
+            hold.map(LockGuard::new)
         }
     }
 

@@ -5,7 +5,8 @@
 //! 3. [`faults`]: what happens when… to the holder, to those who wait, and to the resource.
 //! 4. [`fencing`]: the token in practice: in SQL, in Rust, in etcd, and where nobody can check it.
 //! 5. [`operating`]: who holds, breaking a lock, permissions, upgrades, restores.
-//! 6. [`migrating`]: from Go's `concurrency` package, from etcd's own lock, from Redis.
+//! 6. [`watching`]: metrics, alerts, traces, and why a lock was lost.
+//! 7. [`migrating`]: from Go's `concurrency` package, from etcd's own lock, from Redis.
 //!
 //! What it claims is tested, or says where it is from. A name like
 //! `contract::line::a_busy_try_tells_who_holds` is that of a test in `tests/suite`, run on real
@@ -25,3 +26,5 @@ pub mod need {}
 pub mod operating {}
 #[doc = include_str!("ttl.md")]
 pub mod ttl {}
+#[doc = include_str!("watching.md")]
+pub mod watching {}

@@ -4,10 +4,12 @@ use super::breaking::why_gone;
 use super::fate::Owned;
 use super::place::Place;
 use super::settle::Puts;
+use super::sight::Holds;
 use crate::clock::Moment;
 use crate::error::{Error, Lost, Result};
 use crate::etcd::{self, Guarded};
 use crate::fencing::{FencingToken, NamedToken};
+use crate::loss::Loss;
 use crate::session::{Core, Session};
 use etcd_client::Compare;
 use std::fmt;
@@ -16,6 +18,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use tokio::time::Instant;
+use tracing::Span;
 
 /// What every hold can be asked, of a lock ([`LockGuard`](crate::LockGuard)) as of an election
 /// ([`Leadership`](crate::Leadership)); both dereference to this.
@@ -37,20 +40,20 @@ use tokio::time::Instant;
 /// stand still, and a packet can be late. For that, take the [token](Self::token) to the resource;
 /// what is in the same etcd is written by [transactions](Self::txn) that prove the hold.
 pub struct Hold {
-    pub(super) place: Place,
+    /// Dropped before the place, whose session may end with it.
     fate: Owned,
+    pub(super) place: Place,
     pub(super) puts: Puts,
 }
 
 impl Hold {
     /// A hold for a place that has had its turn, if the session is certain now.
-    pub(super) fn begin(place: Place) -> Result<Self> {
+    pub(super) fn begin(place: Place, waited: &Span) -> Result<Self> {
         let core = place.session.core();
         core.certain()?;
-        tracing::debug!(name = place.name.as_str(), token = place.revision, "turn");
-        let fate = Owned::begin(core, place.key.clone(), place.revision);
+        let fate = Owned::begin(core, Holds::begin(&place, waited));
         let puts = Puts::begin(place.revision);
-        Ok(Self { place, fate, puts })
+        Ok(Self { fate, place, puts })
     }
 
     /// Gives the number to fence the resource with: larger than that of every earlier holder.
@@ -120,7 +123,7 @@ impl Hold {
     ///
     /// The loss is asked for before every step of the work, by the clock. Work can be stopped
     /// only where it awaits: hand blocking work the token, and keep it short. What the work
-    /// spawns is not stopped.
+    /// spawns is not stopped. It runs in the hold's tracing span, which has its name and token.
     ///
     /// # Cancel safety
     ///
@@ -159,6 +162,7 @@ impl Hold {
             if let Poll::Ready(lost) = lost.as_mut().poll(cx) {
                 return Poll::Ready(Err(lost));
             }
+            let _seen = self.fate.span().enter();
             work.as_mut().poll(cx).map(Ok)
         })
         .await
@@ -222,6 +226,11 @@ impl Hold {
         Ok(answer)
     }
 
+    /// What was known of its own loss when it was seen.
+    pub(super) fn known_loss(&self) -> Option<Loss> {
+        self.fate.loss()
+    }
+
     /// Until when it is certainly held; an error once it is lost.
     pub(crate) fn certain(&self) -> Result<Moment, Lost> {
         match self.fate.lost() {
@@ -243,23 +252,18 @@ impl Hold {
         } = self;
         drop(fate);
         let core = place.session.core().clone();
-        let (name, token) = (place.name.clone(), place.revision);
         let key = place.key.clone();
         match place.leave().await {
-            Ok(Some(false)) => return Err(Box::pin(why_gone(&core, &key)).await.into()),
-            Ok(Some(true) | None) => {}
+            Ok(Some(false)) => Err(Box::pin(why_gone(&core, &key)).await.into()),
+            Ok(Some(true) | None) => Ok(()),
             // It was held until it was given up: what was lost is the answer.
-            Err(Error::Lost(lost)) => {
-                return Err(Error::Unconfirmed {
-                    what: format!("the end of key {key:?}"),
-                    why: lost.to_string(),
-                    within: core.ttl,
-                });
-            }
-            Err(error) => return Err(error),
+            Err(Error::Lost(lost)) => Err(Error::Unconfirmed {
+                what: format!("the end of key {key:?}"),
+                why: lost.to_string(),
+                within: core.ttl,
+            }),
+            Err(error) => Err(error),
         }
-        tracing::debug!(name = name.as_str(), token, "released");
-        Ok(())
     }
 }
 

@@ -2,23 +2,52 @@
 
 use super::hold::Hold;
 use super::place::{How, Joining, Place, join};
+use super::sight::Waits;
 use super::view::list;
 use super::wait::{is_alone, look, until_first};
 use crate::error::Result;
 use crate::etcd::{Look, Standing};
 use crate::key::Name;
 use crate::session::Session;
+use tokio::time::{Instant, timeout_at};
+use tracing::Instrument;
 
 /// Joins the line of `name` with `value` and waits for the turn. Dropping this leaves the line.
 pub(crate) async fn wait(session: Session, name: Name, value: Vec<u8>) -> Result<Hold> {
+    let waits = Waits::begin(session.core(), &name);
+    let stood = stand(session, name, value, &waits);
+    let turn = stood.instrument(waits.span().clone()).await;
+    waits.over(turn)
+}
+
+/// As [`wait()`], until `deadline`: nothing if it has passed.
+pub(crate) async fn wait_until(
+    deadline: Instant,
+    session: Session,
+    name: Name,
+    value: Vec<u8>,
+) -> Option<Result<Hold>> {
+    let waits = Waits::begin(session.core(), &name);
+    let stood = stand(session, name, value, &waits);
+    let turn = timeout_at(deadline, stood.instrument(waits.span().clone())).await;
+    if let Ok(turn) = turn {
+        Some(waits.over(turn))
+    } else {
+        waits.timed_out();
+        None
+    }
+}
+
+async fn stand(session: Session, name: Name, value: Vec<u8>, waits: &Waits) -> Result<Place> {
     let Joining::Stands(place, before) = join(&session, &name, value, How::Line).await? else {
         unreachable!("only a try is refused a place");
     };
+    waits.joined(&place);
     if !before.as_ref().is_some_and(|look| is_alone(look, &place)) {
         // Boxed, as it is large and most locks are free.
-        Box::pin(until_first(&place, before)).await?;
+        Box::pin(until_first(&place, before, waits.span())).await?;
     }
-    Hold::begin(place)
+    Ok(place)
 }
 
 /// Takes the turn if nobody stands in the line; else tells who is first.
@@ -27,10 +56,29 @@ pub(crate) async fn try_once(
     name: Name,
     value: Vec<u8>,
 ) -> Result<Result<Hold, Standing>> {
+    let waits = Waits::begin(session.core(), &name);
+    let tried = attempt(session, name, value, &waits);
+    match tried.instrument(waits.span().clone()).await {
+        Ok(Ok(place)) => waits.over(Ok(place)).map(Ok),
+        Ok(Err(first)) => {
+            waits.busy(&first);
+            Ok(Err(first))
+        }
+        Err(error) => {
+            waits.failed(&error);
+            Err(error)
+        }
+    }
+}
+
+type Tried = Result<Result<Place, Standing>>;
+
+async fn attempt(session: Session, name: Name, value: Vec<u8>, waits: &Waits) -> Tried {
     match join(&session, &name, value.clone(), How::Try).await? {
         Joining::Stands(place, before) => {
+            waits.joined(&place);
             let first = first_of(&place, before).await?;
-            first.map_or_else(|| Hold::begin(place).map(Ok), |first| Ok(Err(first)))
+            Ok(first.map_or(Ok(place), Err))
         }
         Joining::Busy(Some(first)) if name.is_in_line(&first.key) => Ok(Err(first)),
         Joining::Busy(_) => try_among_nested(&session, &name, value).await,
@@ -39,11 +87,7 @@ pub(crate) async fn try_once(
 
 /// A try where the oldest key belongs to another lock, below this name: there is no compare for
 /// "nobody but those". If nobody is in line, joins, looks, and leaves if it is not first.
-async fn try_among_nested(
-    session: &Session,
-    name: &Name,
-    value: Vec<u8>,
-) -> Result<Result<Hold, Standing>> {
+async fn try_among_nested(session: &Session, name: &Name, value: Vec<u8>) -> Tried {
     if let Some(first) = list(session.core(), name).await?.into_iter().next() {
         return Ok(Err(first));
     }
@@ -51,7 +95,7 @@ async fn try_among_nested(
         unreachable!("only a try is refused a place");
     };
     match first_of(&place, before).await? {
-        None => Hold::begin(place).map(Ok),
+        None => Ok(Ok(place)),
         Some(first) => {
             place.leave().await?;
             Ok(Err(first))

@@ -18,24 +18,37 @@ use super::breaking::why_gone;
 use super::place::{NEAR, Place};
 use crate::error::{Error, Result};
 use crate::etcd::{Look, Range, Standing, is_denied};
-use crate::session::{Change, Event, Lines, News, Number};
+use crate::session::{Ahead, Change, Event, Lines, News, Number};
 use std::time::Duration;
 use tokio::time::sleep;
+use tracing::Span;
 
 /// How often a look is tried that etcd refuses.
 const DENIED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Waits until nobody is ahead of `place`; `before` is what the join found, if it looked.
-pub(super) async fn until_first(place: &Place, before: Option<Look>) -> Result<()> {
+/// Waits until nobody is ahead of `place`; `before` is what the join found, if it looked. The
+/// span of the wait names who is directly ahead.
+pub(super) async fn until_first(place: &Place, before: Option<Look>, span: &Span) -> Result<()> {
     let core = place.session.core();
+    let mut ahead = Ahead::of(span);
     let first = async {
+        if let Some(all) = before.as_ref().filter(|look| !look.more) {
+            show(
+                &mut ahead,
+                all.keys.iter().filter(|other| is_ahead(other, place)),
+            );
+        }
         if before.is_some_and(|look| is_far(&look, place)) {
-            while let Some(far) = far_ahead(look_again(place).await?) {
+            loop {
+                let found = look_again(place).await?;
+                show(&mut ahead, found.iter());
+                let Some(far) = far_ahead(found) else { break };
                 until_gone(place, &far).await?;
             }
         }
         loop {
-            match Lines::wait(core, &place.name, &place.key, place.revision).await {
+            let own = (&*place.key, place.revision);
+            match Lines::wait(core, &place.name, own, ahead.clone()).await {
                 News::Turn => return Ok(()),
                 News::Gone => return Err(why_gone(core, &place.key).await.into()),
                 // The look tells why, or that it was a passing trouble.
@@ -47,6 +60,15 @@ pub(super) async fn until_first(place: &Place, before: Option<Look>) -> Result<(
         biased;
         first = first => first,
         lost = core.over() => Err(lost.into()),
+    }
+}
+
+/// Shows the youngest of those who are ahead.
+fn show<'a>(ahead: &mut Ahead, others: impl Iterator<Item = &'a Standing>) {
+    if ahead.is_seen()
+        && let Some(youngest) = others.max_by_key(|other| (other.revision, &other.key))
+    {
+        ahead.is(&youngest.key);
     }
 }
 

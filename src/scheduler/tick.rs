@@ -92,7 +92,7 @@ impl Tick {
         }
         Ok(Self {
             session: session.clone(),
-            line: Name::new(&format!("{job}/run/{tick}"))?,
+            line: Name::in_family(&format!("{job}/run"), tick)?,
             mark: format!("{job}/tick/{tick}").into(),
             repeat: Repeat::UntilDone,
             retention: DEFAULT_RETENTION,

@@ -7,12 +7,15 @@ use super::janitor::Debts;
 use super::line::Lines;
 use super::numbers::Numbers;
 use super::pace::Pace;
+use super::pulse::Pulse;
 use super::retry::{Hedge, until_answered};
 use super::told::Told;
 use super::watch::Watches;
 use super::writes::Writes;
+use crate::clock::Moment;
 use crate::error::{Error, Result};
 use crate::etcd::Etcd;
+use crate::metrics::{self, Meter};
 use crate::validity::Validity;
 use etcd_client::Client;
 use std::fmt;
@@ -61,6 +64,7 @@ pub struct SessionBuilder {
     ttl: Duration,
     margin: Option<Duration>,
     label: Option<String>,
+    meter: Meter,
 }
 
 impl SessionBuilder {
@@ -70,6 +74,7 @@ impl SessionBuilder {
             ttl: DEFAULT_TTL,
             margin: None,
             label: None,
+            meter: Meter::new(true),
         }
     }
 
@@ -100,6 +105,17 @@ impl SessionBuilder {
     /// everybody to read who may read them. At most 1,024 bytes.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
+        self
+    }
+
+    /// Sets whether metrics have the lock's name as a label; default true.
+    ///
+    /// Every name makes some thirty time series for as long as the process runs. Say false where
+    /// names are made from ids or times; then all names are counted together. (The ticks of a
+    /// [`Tick`](crate::scheduler::Tick) are counted as their job in any case.)
+    #[cfg(feature = "metrics")]
+    pub fn names_in_metrics(mut self, by_name: bool) -> Self {
+        self.meter = Meter::new(by_name);
         self
     }
 
@@ -148,11 +164,14 @@ impl SessionBuilder {
             room: Semaphore::new(MOST_AT_ONCE),
             numbers: Numbers::default(),
             pace,
+            pulse: Pulse::begin(margin, Moment::now()),
+            meter: self.meter,
             watches: Arc::<Watches>::default(),
             lines: Lines::default(),
             writes: Writes::new(),
         };
-        tracing::debug!(
+        metrics::session_opened();
+        tracing::info!(
             lease = %format_args!("{:x}", core.lease), ttl = ?core.ttl, ?margin, "session opened"
         );
         Ok(Session::start(core, receive, tell_revoked))

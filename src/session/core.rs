@@ -4,6 +4,7 @@ use super::janitor::Debts;
 use super::line::Lines;
 use super::numbers::Numbers;
 use super::pace::Pace;
+use super::pulse::Pulse;
 use super::retry::{Answer, Hedge, backoff, until_answered};
 use super::told::Told;
 use super::watch::Watches;
@@ -11,6 +12,8 @@ use super::writes::Writes;
 use crate::clock::Moment;
 use crate::error::{Lost, Result};
 use crate::etcd::{Etcd, Verdict};
+use crate::loss::Loss;
+use crate::metrics::{self, Meter};
 use crate::validity::Validity;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +29,7 @@ pub(crate) struct Core {
     pub(super) margin: Duration,
     pub(super) validity: Validity,
     /// Bad news for those who wait; the truth is `validity`.
-    pub(super) over: Told<Lost>,
+    pub(super) over: Told<Loss>,
     /// How the revoke at the end came out, from the janitor; closed if it is no more.
     pub(super) revoked: watch::Receiver<Option<Result<(), String>>>,
     pub(crate) debts: Debts,
@@ -34,6 +37,8 @@ pub(crate) struct Core {
     pub(super) room: Semaphore,
     pub(super) numbers: Numbers,
     pub(super) pace: Pace,
+    pub(super) pulse: Pulse,
+    pub(crate) meter: Meter,
     pub(crate) watches: Arc<Watches>,
     pub(crate) lines: Lines,
     pub(crate) writes: Writes,
@@ -70,20 +75,57 @@ impl Core {
         self.validity.progress(Moment::now());
     }
 
-    fn tell(&self, lost: Lost) {
-        if !self.over.tell(lost) {
+    fn tell(&self, cause: Lost) {
+        if self.over.get().is_some() {
             return;
         }
-        if lost == Lost::Closed {
-            tracing::debug!(lease = %format_args!("{:x}", self.lease), "session closed");
+        let loss = self.pulse.loss(cause, Moment::now());
+        if !self.over.tell(loss) {
+            return;
+        }
+        metrics::session_ended(cause);
+        let lease = format_args!("{:x}", self.lease);
+        if cause == Lost::Closed {
+            tracing::info!(lease = %lease, "session closed");
         } else {
-            tracing::warn!(lease = %format_args!("{:x}", self.lease), cause = %lost, "session lost");
+            tracing::warn!(
+                lease = %lease,
+                %cause,
+                answered_before = ?loss.answered,
+                stood_still = ?loss.stood_still,
+                "session lost"
+            );
         }
     }
 
     /// Waits for the end, as told by the keeper or by whoever saw it first.
     pub(crate) async fn over(&self) -> Lost {
-        self.over.told().await
+        self.over.told().await.cause
+    }
+
+    /// What was known of the session's end when it was seen.
+    pub(crate) fn loss(&self) -> Option<Loss> {
+        self.over.get()
+    }
+
+    /// What is known of a loss, of the session or of something in it, that is seen now.
+    pub(crate) fn loss_by(&self, cause: Lost) -> Loss {
+        let own = self.loss().filter(|loss| loss.cause == cause);
+        own.unwrap_or_else(|| self.pulse.loss(cause, Moment::now()))
+    }
+
+    /// Makes a request even if the session is over; nothing if there is no answer within `limit`.
+    pub(crate) async fn ask_anyway<T, F>(
+        &self,
+        limit: Duration,
+        attempt: impl Fn() -> F,
+    ) -> Option<T>
+    where
+        F: Future<Output = Result<T, etcd_client::Error>>,
+    {
+        let deadline = Some(Instant::now() + limit);
+        let asked = until_answered(&self.etcd, Hedge::Late(&self.pace), deadline, attempt);
+        Some(asked.await.ok()?.value)
     }
 
     /// Makes a request until it is answered or the session ends.

@@ -11,6 +11,7 @@ use super::retry::{Hedge, backoff, until_answered};
 use crate::error::{Lost, Result};
 use crate::etcd::Write;
 use crate::key;
+use crate::metrics;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -35,7 +36,8 @@ const REST: Duration = Duration::from_millis(100);
 /// The counter where everybody leaves what the janitor is to do.
 pub(crate) struct Debts {
     send: mpsc::UnboundedSender<Debt>,
-    resting: Mutex<VecDeque<(Instant, Later)>>,
+    /// Nothing once nobody works any more.
+    resting: Mutex<Option<VecDeque<(Instant, Later)>>>,
     rests: AtomicBool,
     doubt: AtomicBool,
     bell: Notify,
@@ -46,7 +48,7 @@ impl Debts {
         let (send, receive) = mpsc::unbounded_channel();
         let debts = Self {
             send,
-            resting: Mutex::default(),
+            resting: Mutex::new(Some(VecDeque::new())),
             rests: AtomicBool::new(false),
             doubt: AtomicBool::new(false),
             bell: Notify::new(),
@@ -59,10 +61,15 @@ impl Debts {
         let _session_is_over = self.send.send(Box::pin(debt));
     }
 
-    /// Hands over work that is to begin in [`REST`], if `work` still gives any then.
+    /// Hands over work that is to begin in [`REST`], if `work` still gives any then. It is dropped
+    /// when the session ends, at once if that has ended.
     pub(crate) fn later(&self, work: impl FnOnce() -> Option<Debt> + Send + 'static) {
         let due = Instant::now() + REST;
-        lock(&self.resting).push_back((due, Box::new(work)));
+        let mut resting = lock(&self.resting);
+        let Some(resting) = resting.as_mut() else {
+            return;
+        };
+        resting.push_back((due, Box::new(work)));
         if !self.rests.swap(true, Ordering::AcqRel) {
             self.bell.notify_one();
         }
@@ -78,12 +85,26 @@ impl Debts {
     /// What has rested long enough, and when to look again.
     fn rested(&self) -> (Vec<Later>, Option<Instant>) {
         let mut resting = lock(&self.resting);
+        let Some(resting) = resting.as_mut() else {
+            return (Vec::new(), None);
+        };
         let now = Instant::now();
         let n = resting.partition_point(|(due, _)| *due <= now);
         let due = resting.drain(..n).map(|(_, work)| work).collect();
         let again = (!resting.is_empty()).then(|| now + REST);
         self.rests.store(again.is_some(), Ordering::Release);
         (due, again)
+    }
+}
+
+/// Nobody works any more, and what rests is dropped.
+struct Shut<'a>(&'a Debts);
+
+impl Drop for Shut<'_> {
+    fn drop(&mut self) {
+        let resting = lock(&self.0.resting).take();
+        // Not under the lock: it may have something to say when it goes.
+        drop(resting);
     }
 }
 
@@ -96,6 +117,7 @@ pub(super) async fn run(
     mut receive: mpsc::UnboundedReceiver<Debt>,
     tell_revoked: TellRevoked,
 ) {
+    let shut = Shut(&core.debts);
     let mut working = FuturesUnordered::new();
     let mut look_at: Option<Instant> = None;
     let mut sweep_at: Option<Instant> = None;
@@ -123,7 +145,7 @@ pub(super) async fn run(
             }
         }
     }
-    drop(working);
+    drop((working, shut));
     tell_revoked.send_replace(Some(revoke(&core).await));
 }
 
@@ -161,6 +183,7 @@ async fn sweep(core: &Core) {
                 token = standing.revision,
                 "swept a key that a late request had put"
             );
+            metrics::swept();
             remove(core, key.into(), standing.revision).await;
         }
     }
@@ -201,7 +224,11 @@ async fn revoke(core: &Core) -> Result<(), String> {
         Ok(_) => Ok(()),
         Err(refused) => {
             let error = refused.into_error("revoke the lease").to_string();
-            if core.over.get() == Some(Lost::Closed) {
+            if core
+                .over
+                .get()
+                .is_some_and(|loss| loss.cause == Lost::Closed)
+            {
                 tracing::warn!(error, "the lease of a closed session is left to expire");
             }
             Err(error)

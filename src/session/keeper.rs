@@ -10,6 +10,7 @@ use super::retry::{Answer, Hedge, Refused, backoff, until_answered};
 use crate::clock::Moment;
 use crate::error::Lost;
 use crate::etcd::{Renewals, Verdict};
+use crate::metrics;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -45,13 +46,15 @@ async fn wait_for_turn(core: &Core) -> Result<(), Lost> {
 }
 
 /// Ends the session once its time has passed. Looks once per margin at least: a timer stands
-/// still while the machine is suspended, certainty does not.
+/// still while the machine is suspended, certainty does not. Each look is a beat of the pulse.
 async fn watch_the_clock(core: &Core) -> Lost {
     loop {
         match core.certain() {
             Ok(until) => {
-                let left = until.left(Moment::now());
-                sleep(left.min(core.margin).max(Duration::from_millis(1))).await;
+                let now = Moment::now();
+                core.pulse.beat(now);
+                let next = until.left(now).min(core.margin).min(core.pulse.step());
+                sleep(next.max(Duration::from_millis(1))).await;
             }
             Err(lost) => return lost,
         }
@@ -101,14 +104,67 @@ async fn renew(core: &Core, stream: &mut Option<Renewals>) -> Result<(), Lost> {
 }
 
 fn extend(core: &Core, sent: Moment) -> Result<(), Lost> {
-    let to = sent.plus(core.ttl.saturating_sub(core.margin));
+    let certain_for = core.ttl.saturating_sub(core.margin);
+    let now = Moment::now();
+    let left = core
+        .validity
+        .renewed_until(now)
+        .map(|until| until.left(now));
     core.validity
-        .extend(Moment::now(), to)
-        .map_err(|lost| core.end(lost))
+        .extend(now, sent.plus(certain_for))
+        .map_err(|lost| core.end(lost))?;
+    let stood_still = core.pulse.answered(now);
+    if let Ok(left) = left {
+        let (after, spare) = (sent.past(now), spare(core.ttl, certain_for, left));
+        let late = spare < LATE;
+        metrics::renewed(after, spare, late);
+        if late {
+            tracing::warn!(
+                lease = %format_args!("{:x}", core.lease),
+                ?left,
+                ?after,
+                ?stood_still,
+                "renewed late"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A renewal is late when less than this part of its time was left.
+const LATE: f64 = 0.5;
+
+/// What was left, as a part of the time that a renewal has: from TTL/3 after the last, when it is
+/// due, to the end of certainty. So it says the same whatever TTL and margin are.
+fn spare(ttl: Duration, certain_for: Duration, left: Duration) -> f64 {
+    let has = certain_for.saturating_sub(ttl / 3);
+    (left.as_secs_f64() / has.as_secs_f64()).min(1.0)
 }
 
 /// How long a renewal may be unanswered before others are sent: so that about ten fit into
 /// what is left of a TTL after a renewal was due.
 fn patience(ttl: Duration) -> Duration {
     (ttl / 20).clamp(Duration::from_millis(100), Duration::from_millis(500))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn what_is_spare_is_one_when_due_and_half_when_late_whatever_the_margin() {
+        let ttl = 12 * SECOND;
+        for certain_for in [11 * SECOND, 6 * SECOND] {
+            let after = |time| spare(ttl, certain_for, certain_for.saturating_sub(time));
+            assert!((after(ttl / 3) - 1.0).abs() < 1e-9);
+            // The jitter of 10 %.
+            assert!(after(ttl.mul_f64(0.37)) > LATE);
+            let half = (ttl / 3 + certain_for) / 2;
+            assert!((after(half) - LATE).abs() < 1e-9);
+            assert!(after(certain_for).abs() < 1e-9);
+            assert!((after(SECOND) - 1.0).abs() < 1e-9, "sooner is no better");
+        }
+    }
 }

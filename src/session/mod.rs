@@ -10,6 +10,7 @@ mod line;
 mod numbers;
 mod once;
 mod pace;
+mod pulse;
 mod retry;
 mod told;
 mod watch;
@@ -22,7 +23,7 @@ pub(crate) use core::Core;
 pub(crate) use grant::whole_seconds;
 use janitor::TellRevoked;
 pub(crate) use janitor::{Debt, remove};
-pub(crate) use line::{Lines, News};
+pub(crate) use line::{Ahead, Lines, News};
 pub(crate) use numbers::Number;
 pub(crate) use pace::Pace;
 pub(crate) use retry::{Answer, Hedge, backoff, until_answered};
@@ -31,6 +32,7 @@ pub(crate) use watch::{Change, Event};
 
 use crate::clock::Moment;
 use crate::error::{Error, Lost, Result};
+use crate::loss::{HeldNow, LossReport};
 use etcd_client::Client;
 use std::fmt;
 use std::sync::Arc;
@@ -187,6 +189,16 @@ impl Session {
                 () = tokio::time::sleep_until(until) => {}
             }
         }
+    }
+
+    /// Tells why the session was lost, for logs and for the people on call; nothing while it lives.
+    ///
+    /// Who holds its locks now is another question: [`Hold::loss_report`](crate::Hold::loss_report)
+    /// asks it of one hold.
+    pub fn loss_report(&self) -> Option<LossReport> {
+        self.core().certain().err()?;
+        let loss = self.core().loss()?;
+        Some(LossReport::new(loss, HeldNow::NotAsked))
     }
 
     /// Ends the session and revokes its lease: what it holds is free for others at once.

@@ -14,8 +14,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use etcd_lock::{
-    Busy, Done, Error, FencingGate, FencingToken, GuardedTxn, LockGuard, Lost, LostHold, Mutex,
-    NamedToken, Session, SessionBuilder, Stale, TxnOutcome, Waiter,
+    Busy, Done, Error, FencingGate, FencingToken, GuardedTxn, HeldNow, LockGuard, LossReport, Lost,
+    LostHold, Mutex, NamedToken, Session, SessionBuilder, Stale, TxnOutcome, Waiter,
 };
 
 use crate::support::{Etcd, Proxy, connect, mutex, session};
@@ -40,6 +40,8 @@ fn every_type_goes_everywhere() {
     goes::<TxnOutcome>();
     goes::<Done>();
     goes::<LostHold>();
+    goes::<LossReport>();
+    goes::<HeldNow>();
     goes::<Waiter>();
     goes::<Busy>();
     goes::<Error>();
@@ -85,6 +87,7 @@ async fn every_future_can_move_to_another_thread() {
     assert_eq!(queue[0].key, guard.key());
     assert!(is_sent(guard.run_until_lost(async {})).await.is_ok());
     drop(is_sent(guard.lost()));
+    assert_eq!(is_sent(guard.loss_report()).await, None);
     is_sent(guard.put("x", "1")).await.unwrap();
     let set = is_sent(guard.compare_and_set("x", Some(b"1"), "2"));
     assert_eq!(set.await.unwrap(), Ok(()));
@@ -133,6 +136,7 @@ async fn futures_are_small() {
         ("lock_within", size_of_val(&door.lock_within(MOMENT))),
         ("queue", size_of_val(&door.queue())),
         ("lost", size_of_val(&guard.lost())),
+        ("loss_report", size_of_val(&guard.loss_report())),
         (
             "run_until_lost",
             size_of_val(&guard.run_until_lost(async {})),

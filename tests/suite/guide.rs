@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-const CHAPTERS: [(&str, &str); 8] = [
+const CHAPTERS: [(&str, &str); 9] = [
     ("faults", include_str!("../../src/guide/faults.md")),
     ("fencing", include_str!("../../src/guide/fencing.md")),
     ("migrating", include_str!("../../src/guide/migrating.md")),
     ("need", include_str!("../../src/guide/need.md")),
     ("operating", include_str!("../../src/guide/operating.md")),
     ("ttl", include_str!("../../src/guide/ttl.md")),
+    ("watching", include_str!("../../src/guide/watching.md")),
     ("the index", include_str!("../../src/guide/mod.rs")),
     ("the crate's page", include_str!("../../src/lib.rs")),
 ];

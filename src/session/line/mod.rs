@@ -5,8 +5,10 @@
 //! hence all that came before it. Whatever the number of waiters, a hand-over costs one commit,
 //! one push, and one wake-up; nothing is read. After a gap, and once per TTL, it is read again.
 
+mod ahead;
 mod state;
 
+pub(crate) use ahead::Ahead;
 pub(crate) use state::News;
 
 use super::core::Core;
@@ -44,8 +46,14 @@ impl Lines {
     }
 
     /// Waits until the key that was created at `revision` is the first in line, or gone.
-    pub(crate) async fn wait(core: &Arc<Core>, name: &Name, key: &str, revision: i64) -> News {
-        let (waiter, news) = Waiter::stand(core, name, key, revision);
+    /// Shows meanwhile who is directly ahead.
+    pub(crate) async fn wait(
+        core: &Arc<Core>,
+        name: &Name,
+        (key, revision): (&str, i64),
+        ahead: Ahead,
+    ) -> News {
+        let (waiter, news) = Waiter::stand(core, name, (key, revision), ahead);
         // A line that is given up says nothing: then it has to be looked at.
         let news = news.await.unwrap_or(News::Unreadable);
         drop(waiter);
@@ -63,8 +71,8 @@ impl Waiter {
     fn stand(
         core: &Arc<Core>,
         name: &Name,
-        key: &str,
-        revision: i64,
+        (key, revision): (&str, i64),
+        ahead: Ahead,
     ) -> (Self, oneshot::Receiver<News>) {
         let (tell, news) = oneshot::channel();
         let mut lines = core.lines.all();
@@ -78,7 +86,7 @@ impl Waiter {
         };
         let key = Arc::from(key.as_bytes());
         // Under the lock of all lines: a line without waiters may be given up.
-        line.state().stand(&key, revision, tell);
+        line.state().stand(&key, revision, ahead, tell);
         drop(lines);
         (Self { line, key }, news)
     }

@@ -1,5 +1,6 @@
 //! The line in memory: what is read, what follows, and whose turn it is.
 
+use super::ahead::Ahead;
 use crate::etcd::Standing;
 use crate::session::Event;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -25,16 +26,36 @@ pub(super) struct State {
     complete: i64,
     order: BTreeSet<(i64, Arc<[u8]>)>,
     by_key: HashMap<Arc<[u8]>, i64>,
-    /// Our own waiters: the create revisions of their keys, and where to tell them.
-    pub(super) waiting: BTreeMap<Arc<[u8]>, (i64, oneshot::Sender<News>)>,
+    /// Our own waiters, by their keys.
+    pub(super) waiting: BTreeMap<Arc<[u8]>, Waits>,
+}
+
+/// One of our own waiters.
+pub(super) struct Waits {
+    /// The create revision of its key.
+    revision: i64,
+    tell: oneshot::Sender<News>,
+    ahead: Ahead,
 }
 
 impl State {
-    pub(super) fn stand(&mut self, key: &Arc<[u8]>, revision: i64, tell: oneshot::Sender<News>) {
-        self.waiting.insert(key.clone(), (revision, tell));
+    pub(super) fn stand(
+        &mut self,
+        key: &Arc<[u8]>,
+        revision: i64,
+        ahead: Ahead,
+        tell: oneshot::Sender<News>,
+    ) {
+        let waits = Waits {
+            revision,
+            tell,
+            ahead,
+        };
+        self.waiting.insert(key.clone(), waits);
         if revision <= self.complete && !self.stands(key, revision) {
             self.tell(key, revision, News::Gone);
         }
+        self.show_ahead(key);
         self.call_first();
     }
 
@@ -47,10 +68,19 @@ impl State {
         }
         (self.loaded, self.complete) = (revision, revision);
         let waiting = self.waiting.iter();
-        let gone = waiting.filter(|(key, (at, _))| *at <= revision && !self.stands(key, *at));
-        let gone: Vec<_> = gone.map(|(key, (at, _))| (key.clone(), *at)).collect();
+        let at = waiting.map(|(key, waits)| (key, waits.revision));
+        let gone = at.filter(|(key, at)| *at <= revision && !self.stands(key, *at));
+        let gone: Vec<_> = gone.map(|(key, at)| (key.clone(), at)).collect();
         for (key, at) in gone {
             self.tell(&key, at, News::Gone);
+        }
+        let seen = self
+            .waiting
+            .iter()
+            .filter(|(_, waits)| waits.ahead.is_seen());
+        let seen: Vec<_> = seen.map(|(key, _)| key.clone()).collect();
+        for key in seen {
+            self.show_ahead(&key);
         }
         self.call_first();
     }
@@ -67,12 +97,31 @@ impl State {
                 if let Some(revision) = self.by_key.remove(&event.key) {
                     self.order.remove(&(revision, event.key.clone()));
                     self.tell(&event.key, revision, News::Gone);
+                    let behind = self.order.range((revision, event.key)..).next();
+                    if let Some((_, behind)) = behind.cloned() {
+                        self.show_ahead(&behind);
+                    }
                 }
             } else if event.created == event.at {
-                self.add(event.key, event.created);
+                self.add(event.key.clone(), event.created);
+                self.show_ahead(&event.key);
             }
         }
         self.call_first();
+    }
+
+    /// Shows to the waiter of `key`, if that is ours and stands, who is directly ahead.
+    fn show_ahead(&mut self, key: &Arc<[u8]>) {
+        let Some(waits) = self.waiting.get_mut(key) else {
+            return;
+        };
+        if !waits.ahead.is_seen() || self.by_key.get(key) != Some(&waits.revision) {
+            return;
+        }
+        let own = (waits.revision, key.clone());
+        if let Some((_, ahead)) = self.order.range(..own).next_back() {
+            waits.ahead.is(ahead);
+        }
     }
 
     fn stands(&self, key: &[u8], revision: i64) -> bool {
@@ -94,10 +143,10 @@ impl State {
     /// same name, used again, may wait before the end of the earlier key has been seen.
     fn tell(&mut self, key: &[u8], revision: i64, news: News) {
         let waits = self.waiting.get(key);
-        if waits.is_some_and(|(at, _)| *at == revision)
-            && let Some((_, tell)) = self.waiting.remove(key)
+        if waits.is_some_and(|waits| waits.revision == revision)
+            && let Some(waits) = self.waiting.remove(key)
         {
-            let _nobody_waits = tell.send(news);
+            let _nobody_waits = waits.tell.send(news);
         }
     }
 }
@@ -133,7 +182,8 @@ mod tests {
 
     fn stand(state: &mut State, key: &str, revision: i64) -> oneshot::Receiver<News> {
         let (tell, news) = oneshot::channel();
-        state.stand(&Arc::from(key.as_bytes()), revision, tell);
+        let ahead = Ahead::of(&tracing::Span::none());
+        state.stand(&Arc::from(key.as_bytes()), revision, ahead, tell);
         news
     }
 

@@ -8,21 +8,7 @@ use super::etcd::Member;
 impl Member {
     /// The page `/metrics`.
     pub async fn metrics(&self) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port()))
-            .await
-            .expect("the member listens");
-        stream
-            .write_all(b"GET /metrics HTTP/1.0\r\nHost: etcd\r\n\r\n")
-            .await
-            .expect("the request is sent");
-        let mut answer = String::new();
-        stream
-            .read_to_string(&mut answer)
-            .await
-            .expect("the answer is text");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("an HTTP answer");
-        assert!(head.starts_with("HTTP/1.0 200"), "{head}");
-        body.to_owned()
+        page(self.port()).await
     }
 
     /// A metric without labels, such as `etcd_debugging_mvcc_watcher_total`.
@@ -69,7 +55,26 @@ impl Member {
     }
 }
 
-fn samples(page: &str) -> impl Iterator<Item = (&str, f64)> {
+/// The page `/metrics` of whoever listens there.
+pub(super) async fn page(port: u16) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))
+        .await
+        .expect("somebody listens");
+    stream
+        .write_all(b"GET /metrics HTTP/1.0\r\nHost: local\r\n\r\n")
+        .await
+        .expect("the request is sent");
+    let mut answer = String::new();
+    stream
+        .read_to_string(&mut answer)
+        .await
+        .expect("the answer is text");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("an HTTP answer");
+    assert!(head.starts_with("HTTP/1.0 200"), "{head}");
+    body.to_owned()
+}
+
+pub(super) fn samples(page: &str) -> impl Iterator<Item = (&str, f64)> {
     let lines = page.lines().filter(|line| !line.starts_with('#'));
     lines
         .filter_map(|line| line.rsplit_once(' '))

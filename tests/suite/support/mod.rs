@@ -20,12 +20,14 @@ mod etcdctl;
 mod line;
 mod listener;
 mod locks;
+mod log;
 mod metrics;
 mod ports;
 mod process;
 mod proxy;
 mod puppet;
 mod rules;
+mod scrape;
 mod setup;
 mod store;
 mod wait;
@@ -37,9 +39,11 @@ pub use self::{
     etcd::{Etcd, Member, connect},
     etcdctl::{etcdctl, etcdctl_elect, etcdctl_lock, etcdctl_observe},
     locks::{Turn, lost, mutex, session, wait_in_line},
+    log::Log,
     process::{Leashed, is_alive},
     proxy::Proxy,
     puppet::{Puppet, role, say},
+    scrape::Exporter,
     setup::Setup,
     store::{keys, leases, unique},
     wait::{BOUND, ensure, soon, within},
