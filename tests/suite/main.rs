@@ -13,6 +13,8 @@
 mod api;
 mod breaking;
 mod cancellation;
+#[cfg(feature = "cli")]
+mod command;
 mod contract;
 mod election;
 mod election_faults;

@@ -11,12 +11,12 @@ use tokio::time::timeout;
 
 use crate::support::{Etcd, etcdctl, keys, lost, mutex, session, waiter};
 
-const GUIDE: &str = include_str!("../../src/guide/operating.md");
+pub(crate) const GUIDE: &str = include_str!("../../src/guide/operating.md");
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The commands of the guide that begin with this comment.
-fn commands(comment: &str) -> &'static str {
+pub(crate) fn commands(comment: &str) -> &'static str {
     let begin = format!("```sh\n# {comment}\n");
     let (_, rest) = GUIDE.split_once(&begin).expect("the guide has it");
     rest.split_once("```").expect("it ends").0
