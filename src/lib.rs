@@ -190,6 +190,7 @@
 //!
 //! - `metrics`: counts, times and an early warning, through the facade `metrics`; see
 //!   [watching](guide::watching).
+//! - `cli`: the command `etcd-lock`, for `cargo install`; [operating](guide::operating) shows it.
 //! - `serde`: [`FencingToken`] as a number, [`NamedToken`] as text.
 //! - `tls`, `tls-ring`, `tls-aws-lc`, `tls-roots`, `tls-native-roots`, `tls-webpki-roots`,
 //!   `tls-openssl`, `tls-openssl-vendored`: each forwards the TLS choice of etcd-client that has
