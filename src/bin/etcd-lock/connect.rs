@@ -17,6 +17,10 @@ pub(crate) async fn connect(etcd: &Etcd) -> Result<Client, Failure> {
         let text = "an endpoint is empty; name at least one member, as in --endpoints http://127.0.0.1:2379";
         return Err(Failure::failed(text));
     }
+    if let Some(url) = endpoints.iter().find(|url| url.ends_with(':')) {
+        let text = format!("the endpoint {url:?} has no port; etcd's is 2379, as a rule");
+        return Err(Failure::failed(text));
+    }
     let mut options = ConnectOptions::new()
         .with_require_leader(true)
         .with_connect_timeout(etcd.dial_timeout);

@@ -46,7 +46,7 @@ pub(crate) async fn elect(client: Client, args: Elect) -> Result<u8, Failure> {
         _ = signals.next() => None,
     };
     let ended = match lost {
-        Some(lost) => Err(lost_failure(&turn, lost, "")),
+        Some(lost) => Err(lost_failure(&turn, lost, "").await),
         None => give_up(turn, 0).await,
     };
     end(&session).await;
@@ -67,7 +67,7 @@ async fn under(
     };
     let ended = match supervise(&turn, errand, &mut signals).await {
         Ok(Ended::Done(code)) => give_up(turn, code).await,
-        Ok(Ended::Lost(lost)) => Err(lost_failure(&turn, lost, ", and its command was stopped")),
+        Ok(Ended::Lost(lost)) => Err(lost_failure(&turn, lost, "; its command was stopped").await),
         Ok(Ended::Unguarded) => {
             give_up(turn, 0).await?;
             Err(Failure::failed(
@@ -83,10 +83,15 @@ async fn under(
     ended
 }
 
-fn lost_failure(turn: &Turn, lost: Lost, and: &str) -> Failure {
+/// Says whose fault it was, too, and who holds now.
+async fn lost_failure(turn: &Turn, lost: Lost, and: &str) -> Failure {
     let (name, token) = (turn.name(), turn.token());
-    let text = format!("{name:?} (token {token}) is {lost}{and}");
-    Failure::new(exit::LOST, text)
+    let report = turn.loss_report().await;
+    let why = report.map_or_else(|| lost.to_string(), |report| report.to_string());
+    Failure::new(
+        exit::LOST,
+        format!("{name:?} (token {token}) is {}{and}", print::visible(&why)),
+    )
 }
 
 /// Gives up what was held to the end; that it is not confirmed changes nothing for CMD.

@@ -66,6 +66,7 @@ async fn what_cannot_work_is_told_in_one_line() {
         (&good, with(&["--user", "anna:secret"]), "leave --user away"),
         ("", with(&[]), "name at least one member"),
         ("http://[", with(&[]), "give --endpoints as in"),
+        ("127.0.0.1:", with(&[]), "has no port"),
     ] {
         let ran = output(endpoint, &args).await;
         let said = complaint(&ran);

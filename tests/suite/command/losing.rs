@@ -2,12 +2,14 @@
 //!
 //! - when the command is cut off from etcd, or etcd stands still: TERM first, then KILL;
 //! - at once when the key was taken away by hand, or the lease.
+//!
+//! And the command says why it was lost, and who holds now.
 
 use std::time::Duration;
 
 use etcd_client::Client;
 
-use super::tool::{DEAF, Family, PAIR, program, run, soon_gone};
+use super::tool::{DEAF, Family, PAIR, complaint, output, program, run, soon_gone};
 use crate::support::{
     Etcd, Proxy, Puppet, ensure, keys, mutex, session, soon, soon_nothing, waiter,
 };
@@ -156,6 +158,57 @@ async fn a_place_in_line_that_an_outage_has_cost_is_taken_again() {
     assert_eq!(ours.line().await, "it ran");
     assert_eq!(ours.process.exit().await.code(), Some(0));
     drop(waiter(&door).await);
+    session.close().await.unwrap();
+    soon_nothing(&client).await;
+}
+
+#[tokio::test]
+async fn a_loss_is_told_with_its_reason_and_who_holds_now() {
+    let etcd = Etcd::start().await;
+    let proxy = Proxy::to(&etcd.endpoint()).await;
+    let client = etcd.client().await;
+    let session = session(client.clone(), 60).await;
+    let door = mutex(&session, "a");
+    let held = async || {
+        soon("it is held", async || {
+            let line = door.queue().await.unwrap();
+            line.first().cloned().ok_or("nobody holds".to_owned())
+        })
+        .await
+    };
+    let args = ["run", "--ttl", "2s", "a", "--", "sleep", "1000"];
+
+    let endpoint = proxy.endpoint();
+    let (cut, ()) = tokio::join!(output(&endpoint, &args), async {
+        held().await;
+        proxy.hold();
+    });
+    let said = complaint(&cut);
+    assert!(said.contains("this process ran all the while"), "{said}");
+    assert!(
+        said.ends_with("etcd does not say who holds now; its command was stopped"),
+        "{said}"
+    );
+    proxy.heal();
+
+    let endpoint = etcd.endpoint();
+    let (broken, next) = tokio::join!(output(&endpoint, &args), async {
+        let holder = held().await;
+        let next = waiter(&door).await;
+        door.break_if(holder.token).await.unwrap();
+        next.await.unwrap()
+    });
+    let said = complaint(&broken);
+    let now = format!(
+        "{} holds now, with token {}",
+        door.queue().await.unwrap()[0].label,
+        next.token()
+    );
+    assert!(
+        said.contains("lost: broken by an operator") && said.contains(&now),
+        "{said}"
+    );
+    next.release().await.unwrap();
     session.close().await.unwrap();
     soon_nothing(&client).await;
 }
