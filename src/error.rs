@@ -136,8 +136,9 @@ fn hint(source: &etcd_client::Error) -> &'static str {
         {
             "; is etcd running at the client's endpoints?"
         }
-        () if text.contains("connection closed") => {
-            "; is it an etcd that listens at the client's endpoints?"
+        // With TLS 1.3, a server refuses a client's certificate only when the connection stands.
+        () if text.contains("connection closed") || text.contains("transport error") => {
+            "; is it an etcd that listens at the client's endpoints, and does it want TLS or a client certificate?"
         }
         () if text.contains("request is too large") || text.contains("larger than max") => {
             "; give a shorter name or value"

@@ -7,6 +7,7 @@ mod elections;
 mod input;
 mod losing;
 mod signals;
+mod tls;
 mod tool;
 mod views;
 mod waiting;

@@ -48,8 +48,11 @@ fn tests() -> BTreeSet<String> {
 #[test]
 fn every_test_that_the_guide_names_exists() {
     let tests = tests();
-    // Those of the command are built with it only.
-    let can_exist = |name: &&str| cfg!(feature = "cli") || !name.starts_with("command::");
+    // Those of the command and of TLS are built with them only.
+    let can_exist = |name: &&str| {
+        (cfg!(feature = "cli") || !name.starts_with("command::"))
+            && (cfg!(feature = "tls") || !name.starts_with("transport::"))
+    };
     assert!(tests.contains("guide::every_test_that_the_guide_names_exists"));
     for (chapter, text) in CHAPTERS {
         let named = in_backticks(text).filter(|code| is_test_path(code));

@@ -49,6 +49,8 @@ mod support;
 mod tick;
 mod tick_faults;
 mod traces;
+#[cfg(feature = "tls")]
+mod transport;
 mod waiting;
 mod waiting_faults;
 mod watching;

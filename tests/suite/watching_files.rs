@@ -60,12 +60,14 @@ pub(crate) async fn swept(etcd: &Etcd) {
     let client = etcd.client().await;
     let proxy = Proxy::to(&etcd.endpoint()).await;
     let session = session(connect(&[proxy.endpoint()]).await, 2).await;
-    // In doubt: its answer is lost, and that of the next attempt tells that the key stands.
+    let before = etcd.calls("Txn").await;
+    // In doubt: its answer is lost, and that of a later attempt tells that the key stands.
     proxy.drop_answers();
     let joining = tokio::spawn(mutex(&session, "swept").lock());
     let line = async || keys(&client, "swept/").await;
-    soon("the put is carried out", async || {
-        ensure(!line().await.is_empty(), "not yet")
+    soon("several attempts have come", async || {
+        let calls = etcd.calls("Txn").await - before;
+        ensure(calls > 1.5, calls)
     })
     .await;
     proxy.heal();

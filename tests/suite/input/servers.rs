@@ -41,7 +41,7 @@ async fn impostor(answer: &'static [u8]) -> String {
 #[tokio::test]
 async fn an_endpoint_without_etcd_is_told_after_ten_seconds() {
     let running = "is etcd running at the client's endpoints?";
-    let other = "is it an etcd that listens at the client's endpoints?";
+    let other = "is it an etcd that listens at the client's endpoints, and does it want TLS or a client certificate?";
     let cases = [
         ("http://127.0.0.1:1".to_owned(), running),
         (impostor(b"").await, running),

@@ -25,6 +25,8 @@ pub struct Member {
     program: Mutex<OsString>,
     name: String,
     ports: [Port; 2],
+    /// Where it serves over TLS, if it does, and what keeps the port.
+    https: Option<(String, Port)>,
     args: Vec<String>,
     dir: TempDir,
 }
@@ -35,12 +37,19 @@ impl Member {
         Setup::default().one().await
     }
 
-    pub(super) fn new(name: String, ports: [Port; 2], args: Vec<String>, dir: TempDir) -> Self {
+    pub(super) fn new(
+        name: String,
+        ports: [Port; 2],
+        https: Option<(String, Port)>,
+        args: Vec<String>,
+        dir: TempDir,
+    ) -> Self {
         Self {
             process: Mutex::new(None),
             program: Mutex::new(program("ETCD_BIN", "etcd")),
             name,
             ports,
+            https,
             args,
             dir,
         }
@@ -49,6 +58,11 @@ impl Member {
     /// `http://127.0.0.1:port` for clients.
     pub fn endpoint(&self) -> String {
         self.ports[0].url()
+    }
+
+    /// `https://127.0.0.x:port` for clients, of a member that was set up for it.
+    pub fn https_endpoint(&self) -> String {
+        self.https.as_ref().expect("it serves over TLS").0.clone()
     }
 
     /// Port for clients.

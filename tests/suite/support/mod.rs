@@ -22,6 +22,7 @@ mod listener;
 mod locks;
 mod log;
 mod metrics;
+mod pki;
 mod ports;
 mod process;
 mod proxy;
@@ -40,6 +41,7 @@ pub use self::{
     etcdctl::{etcdctl, etcdctl_elect, etcdctl_lock, etcdctl_observe},
     locks::{Turn, lost, mutex, session, wait_in_line},
     log::Log,
+    pki::{Pki, Signed},
     process::{Leashed, is_alive},
     proxy::Proxy,
     puppet::{Puppet, role, say},

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::cluster::Cluster;
 use super::etcd::Member;
+use super::pki::{Pki, Signed};
 use super::ports::Port;
 
 /// Timings and further flags of an etcd that is to be started.
@@ -13,6 +14,7 @@ pub struct Setup {
     heartbeat_ms: u32,
     election_ms: u32,
     args: Vec<String>,
+    tls: Option<Pki>,
 }
 
 impl Default for Setup {
@@ -22,6 +24,7 @@ impl Default for Setup {
             heartbeat_ms: 100,
             election_ms: 1000,
             args: Vec::new(),
+            tls: None,
         }
     }
 }
@@ -44,6 +47,12 @@ impl Setup {
     /// Adds a flag of etcd, such as `--auth-token=simple`; of a flag given twice the last one counts.
     pub fn arg(mut self, arg: impl Into<String>) -> Self {
         self.args.push(arg.into());
+        self
+    }
+
+    /// Serves over TLS, too, each member at an address of its own, to clients that show a certificate.
+    pub fn tls(mut self, pki: &Pki) -> Self {
+        self.tls = Some(pki.clone());
         self
     }
 
@@ -107,9 +116,27 @@ impl Setup {
             .iter()
             .chain(cluster)
             .map(|(flag, value)| format!("{flag}={value}"));
-        let args = flags.chain(self.args.iter().cloned()).collect();
-        Member::new(format!("m{i}"), [client, peer], args, dir)
+        let mut args: Vec<_> = flags.chain(self.args.iter().cloned()).collect();
+        let https = self.tls.as_ref().map(|pki| {
+            let (port, ip) = (Port::take(), format!("127.0.0.{}", i + 1));
+            let url = format!("https://{ip}:{}", port.number());
+            args.extend(over_tls(pki, &ip, &client.url(), &url));
+            (url, port)
+        });
+        Member::new(format!("m{i}"), [client, peer], https, args, dir)
     }
+}
+
+/// Flags with which a member serves at both urls.
+fn over_tls(pki: &Pki, ip: &str, http: &str, https: &str) -> [String; 5] {
+    let Signed { cert, key } = pki.sign(ip);
+    [
+        format!("--listen-client-urls={http},{https}"),
+        format!("--cert-file={}", cert.display()),
+        format!("--key-file={}", key.display()),
+        format!("--trusted-ca-file={}", pki.ca().display()),
+        "--client-cert-auth=true".to_owned(),
+    ]
 }
 
 /// Where data goes: to memory if there is enough (etcd takes 128 MB at once), as what is tested is not the disk.
