@@ -1,5 +1,6 @@
 //! Getting a turn: by waiting in line, or by trying once.
 
+use super::breaking::why_gone;
 use super::hold::Hold;
 use super::place::{How, Joining, Place, join};
 use super::sight::Waits;
@@ -103,7 +104,8 @@ async fn try_among_nested(session: &Session, name: &Name, value: Vec<u8>) -> Tri
     }
 }
 
-/// Who is first in line, if it is not this place.
+/// Who is first in line, if it is not this place. An error if its key is gone: nobody has a turn
+/// who has not seen it alive then.
 async fn first_of(place: &Place, before: Option<Look>) -> Result<Option<Standing>> {
     let alone = match before {
         Some(before) if !before.more => is_alone(&before, place),
@@ -112,7 +114,11 @@ async fn first_of(place: &Place, before: Option<Look>) -> Result<Option<Standing
     if alone {
         return Ok(None);
     }
-    let all = list(place.session.core(), &place.name).await?;
-    let first = all.into_iter().next();
-    Ok(first.filter(|first| first.key != place.key.as_bytes()))
+    let core = place.session.core();
+    let own = (place.revision, place.key.as_bytes());
+    match list(core, &place.name).await?.into_iter().next() {
+        Some(first) if (first.revision, &*first.key) == own => Ok(None),
+        None => Err(why_gone(core, &place.key).await.into()),
+        first => Ok(first),
+    }
 }
