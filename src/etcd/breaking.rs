@@ -1,8 +1,8 @@
 //! Breaking a hold: its key goes, and a note stays beside it for its owner.
 
-use super::Etcd;
 use super::write::leased_put;
-use etcd_client::{Compare, CompareOp, Error, Txn, TxnOp};
+use super::{Etcd, is};
+use etcd_client::{Error, Txn, TxnOp};
 
 impl Etcd {
     /// Deletes the key, if it still is the one created at `revision`. A note of who did it is put
@@ -13,12 +13,11 @@ impl Etcd {
         revision: i64,
         note: Option<(&str, i64)>,
     ) -> Result<bool, Error> {
-        let is_it = Compare::create_revision(key, CompareOp::Equal, revision);
         let mut then = vec![TxnOp::delete(key, None)];
         if let (Some((by, lease)), Ok(key)) = (note, std::str::from_utf8(key)) {
             then.push(leased_put(&beside(key), by.as_bytes(), lease));
         }
-        let txn = Txn::new().when([is_it]).and_then(then);
+        let txn = Txn::new().when([is(key, revision)]).and_then(then);
         Ok(self.kv.clone().txn(txn).await?.succeeded())
     }
 

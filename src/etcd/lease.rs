@@ -23,17 +23,14 @@ impl Etcd {
         }
     }
 
-    /// The TTL that the lease was granted with; `None` if there is no such lease.
-    pub(crate) async fn granted_ttl(&self, id: i64) -> Result<Option<Duration>, Error> {
+    /// How long the lease lives; `None` if there is no such lease.
+    pub(crate) async fn time_to_live(&self, id: i64) -> Result<Option<TimeToLive>, Error> {
         let answer = self.lease.clone().time_to_live(id, None).await?;
         // Not by what is left of it: in its last second, that is 0.
-        Ok((answer.granted_ttl() > 0).then(|| seconds(answer.granted_ttl())))
-    }
-
-    /// How long the lease would live if it were renewed no more; `None` if there is none.
-    pub(crate) async fn ttl_left(&self, id: i64) -> Result<Option<Duration>, Error> {
-        let answer = self.lease.clone().time_to_live(id, None).await?;
-        Ok((answer.granted_ttl() > 0).then(|| seconds(answer.ttl())))
+        Ok((answer.granted_ttl() > 0).then(|| TimeToLive {
+            granted: seconds(answer.granted_ttl()),
+            left: seconds(answer.ttl()),
+        }))
     }
 
     /// All keys that hang on the lease.
@@ -48,6 +45,14 @@ impl Etcd {
         let (keeper, answers) = self.lease.clone().keep_alive(id).await?;
         Ok(Renewals { keeper, answers })
     }
+}
+
+/// What etcd says of a lease.
+pub(crate) struct TimeToLive {
+    /// The TTL that it was granted with.
+    pub(crate) granted: Duration,
+    /// How much of that would be left if it were renewed no more.
+    pub(crate) left: Duration,
 }
 
 /// An open stream of renewals of one lease.

@@ -88,7 +88,7 @@ impl Write {
                 });
                 let then: Vec<TxnOp> = some.into_iter().chain([put(join)]).collect();
                 Txn::new()
-                    .when([is(&join.key, 0)])
+                    .when([is(&*join.key, 0)])
                     .and_then(then)
                     .or_else([TxnOp::get(&*join.key, None)])
             }
@@ -100,7 +100,7 @@ impl Write {
                     .or_else([TxnOp::get(join.name.prefix(), Some(oldest()))])
             }
             Self::Leave { key, revision } => Txn::new()
-                .when([is(key, *revision)])
+                .when([is(&**key, *revision)])
                 .and_then([TxnOp::delete(&**key, None)]),
         }
     }
@@ -181,7 +181,7 @@ impl Written {
 
 /// True while `key` is the one created at `revision`: the guard of every write of a hold. Zero
 /// is that of a key that does not exist.
-pub(crate) fn is(key: &str, revision: i64) -> Compare {
+pub(crate) fn is(key: impl Into<Vec<u8>>, revision: i64) -> Compare {
     Compare::create_revision(key, CompareOp::Equal, revision)
 }
 

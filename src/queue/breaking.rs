@@ -10,19 +10,15 @@ use crate::session::Core;
 /// line; gives what it was then.
 pub(crate) async fn break_if(core: &Core, name: &Name, revision: i64) -> Result<Option<Standing>> {
     // Those ahead of a key only ever become fewer: who is first now is first until it is gone.
-    let first = core.ask("read who holds", || core.etcd.first(name)).await;
-    let Some(first) = first
-        .map_err(|error| error.on(name))?
-        .value
-        .filter(|first| first.revision == revision)
-    else {
+    let first = || core.etcd.first(name);
+    let first = core.ask_about(name, "read who holds", first).await?.value;
+    let Some(first) = first.filter(|first| first.revision == revision) else {
         return Ok(None);
     };
     let by = String::from_utf8_lossy(&inscription(core)).into_owned();
     let note = key::of_session(&first.key, first.lease).map(|_| (&*by, first.lease));
     let deletes = || core.etcd.break_key(&first.key, revision, note);
-    let broken = core.ask("break a hold", deletes).await;
-    let broken = broken.map_err(|error| error.on(name))?;
+    let broken = core.ask_about(name, "break a hold", deletes).await?;
     // In doubt an earlier attempt has done it, or it ended by itself: over is what it was to be.
     if !broken.value && !broken.doubtful {
         return Ok(None);

@@ -54,8 +54,7 @@ impl Waiter {
 /// Everybody in the line, in order.
 pub(crate) async fn list(core: &Core, name: &Name) -> Result<Vec<Standing>> {
     let ask = || core.etcd.list(name);
-    let answer = core.ask("read the queue", ask).await;
-    Ok(answer.map_err(|error| error.on(name))?.value)
+    Ok(core.ask_about(name, "read the queue", ask).await?.value)
 }
 
 /// What is between the label and the time in the value of a lock's key.

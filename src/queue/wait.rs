@@ -156,11 +156,8 @@ pub(super) async fn look(place: &Place) -> Result<Vec<Standing>> {
     let mut limit = i64::from(NEAR) + 1;
     loop {
         let ask = || core.etcd.look(prefix, key, revision, limit);
-        let (found, alive) = core
-            .ask("look at the line", ask)
-            .await
-            .map_err(|error| error.on(&place.name))?
-            .value;
+        let asked = core.ask_about(&place.name, "look at the line", ask);
+        let (found, alive) = asked.await?.value;
         if !alive {
             return Err(why_gone(core, &place.key).await.into());
         }

@@ -12,6 +12,7 @@ use super::writes::Writes;
 use crate::clock::Moment;
 use crate::error::{Lost, Result};
 use crate::etcd::{Etcd, Verdict};
+use crate::key::Name;
 use crate::loss::Loss;
 use crate::metrics::{self, Meter};
 use crate::validity::Validity;
@@ -163,6 +164,20 @@ impl Core {
         }
     }
 
+    /// As [`ask`](Self::ask), about a lock or election, which an error then names.
+    pub(crate) async fn ask_about<T, F>(
+        &self,
+        name: &Name,
+        doing: &'static str,
+        attempt: impl Fn() -> F,
+    ) -> Result<Answer<T>>
+    where
+        F: Future<Output = Result<T, etcd_client::Error>>,
+    {
+        let answer = self.ask(doing, attempt).await;
+        answer.map_err(|error| error.on(name))
+    }
+
     /// As [`ask`](Self::ask), but not for longer than `limit`; `None` if it took that long.
     pub(crate) async fn ask_within<T, F>(
         &self,
@@ -182,7 +197,7 @@ impl Core {
     /// of a lagging member say so of a lease that was granted a moment ago, too.
     pub(crate) async fn confirm_lease(&self) -> Result<(), Lost> {
         let deadline = Some(Instant::now() + self.ttl);
-        let ask = || self.etcd.granted_ttl(self.lease);
+        let ask = || self.etcd.time_to_live(self.lease);
         tokio::select! {
             biased;
             answer = until_answered(&self.etcd, Hedge::Late(&self.pace), deadline, ask) => match answer {

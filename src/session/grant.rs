@@ -66,9 +66,13 @@ impl Asking<'_> {
         match refused.verdict {
             Verdict::LeaseExists if refused.doubtful => {
                 // Granted by an attempt whose answer was lost.
-                let found = self.ask(|| self.etcd.granted_ttl(id)).await?;
+                let found = self.ask(|| self.etcd.time_to_live(id)).await?;
                 let sent = first;
-                Ok(found.map(|ttl| Grant { id, ttl, sent }))
+                Ok(found.map(|lease| Grant {
+                    id,
+                    ttl: lease.granted,
+                    sent,
+                }))
             }
             // Somebody else's: one in 2^63.
             Verdict::LeaseExists => Ok(None),

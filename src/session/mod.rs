@@ -145,8 +145,9 @@ impl Session {
     /// If it is not polled in a tokio runtime with time enabled.
     pub async fn ttl_left(&self, lease: i64) -> Result<Option<Duration>> {
         let core = self.core();
-        let ask = || core.etcd.ttl_left(lease);
-        Ok(core.ask("ask for a lease", ask).await?.value)
+        let ask = || core.etcd.time_to_live(lease);
+        let found = core.ask("ask for a lease", ask).await?.value;
+        Ok(found.map(|lease| lease.left))
     }
 
     /// Tells whether the session is certain to live at this moment.
