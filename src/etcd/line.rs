@@ -29,6 +29,18 @@ pub(crate) struct Look {
     pub(crate) count: usize,
 }
 
+impl Standing {
+    pub(crate) fn of(kv: &KeyValue) -> Self {
+        Self {
+            key: kv.key().to_vec(),
+            revision: kv.create_revision(),
+            modified: kv.mod_revision(),
+            lease: kv.lease(),
+            value: kv.value().to_vec(),
+        }
+    }
+}
+
 impl Look {
     pub(crate) fn nobody() -> Self {
         let (keys, more, count) = (Vec::new(), false, 0);
@@ -119,7 +131,7 @@ pub(super) fn oldest() -> GetOptions {
 
 pub(super) fn look(found: &GetResponse) -> Look {
     Look {
-        keys: found.kvs().iter().map(standing).collect(),
+        keys: found.kvs().iter().map(Standing::of).collect(),
         more: found.more(),
         count: usize::try_from(found.count()).unwrap_or(0),
     }
@@ -128,17 +140,9 @@ pub(super) fn look(found: &GetResponse) -> Look {
 /// Of what stands behind a name's prefix, what stands in its line.
 fn in_line(found: &GetResponse, name: &Name) -> impl Iterator<Item = Standing> {
     let found = found.kvs().iter();
-    found.filter(|kv| name.is_in_line(kv.key())).map(standing)
-}
-
-fn standing(kv: &KeyValue) -> Standing {
-    Standing {
-        key: kv.key().to_vec(),
-        revision: kv.create_revision(),
-        modified: kv.mod_revision(),
-        lease: kv.lease(),
-        value: kv.value().to_vec(),
-    }
+    found
+        .filter(|kv| name.is_in_line(kv.key()))
+        .map(Standing::of)
 }
 
 pub(super) fn revision(answer: &mut TxnResponse) -> Result<i64, Error> {
@@ -158,7 +162,7 @@ pub(super) fn first_range(answer: &TxnResponse) -> Result<GetResponse, Error> {
 }
 
 pub(super) fn first(found: &GetResponse) -> Option<Standing> {
-    found.kvs().first().map(standing)
+    found.kvs().first().map(Standing::of)
 }
 
 /// An answer that lacks what every etcd puts into it. Fatal: what answers is no etcd.

@@ -5,6 +5,7 @@ use crate::etcd::Standing;
 use crate::fencing::FencingToken;
 use crate::key::{self, Name};
 use crate::session::Core;
+use etcd_client::KeyValue;
 use std::time::SystemTime;
 
 /// Somebody in the line of a name, as [`Mutex::queue`](crate::Mutex::queue) shows it.
@@ -37,6 +38,23 @@ pub struct Waiter {
 }
 
 impl Waiter {
+    /// Reads a key of a line as etcd gives it, for tools that find lines by themselves; whether it
+    /// stands at `position` is theirs to know.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example(mut client: etcd_lock::etcd_client::Client) -> Result<(), etcd_lock::etcd_client::Error> {
+    /// let found = client.get("jobs/nightly/2e0ba1707137b7ae-0", None).await?;
+    /// if let Some(key) = found.kvs().first() {
+    ///     println!("{}", etcd_lock::Waiter::read(0, key).label);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn read(position: usize, key: &KeyValue) -> Self {
+        Self::new(position, &Standing::of(key))
+    }
+
     pub(crate) fn new(position: usize, standing: &Standing) -> Self {
         let (label, since) = read(&String::from_utf8_lossy(&standing.value));
         Self {

@@ -4,6 +4,7 @@ use crate::args::Ls;
 use crate::connect::{PAUSE, is_away};
 use crate::exit::{Failure, plain};
 use crate::print;
+use etcd_lock::Waiter;
 use etcd_lock::etcd_client::{
     Client, Error, GetOptions, GetResponse, KeyValue, ResponseHeader, SortOrder, SortTarget,
 };
@@ -41,8 +42,7 @@ pub(crate) async fn ls(client: Client, args: Ls) -> Result<u8, Failure> {
     while let Some((name, line, value)) = held.next().await {
         let value = value.map_err(|error| refused(&error))?;
         // It may be gone by now; then the next one holds, whom nobody has asked for yet.
-        let value = value.kvs().first().map(|kv| kv.value().to_vec());
-        let holder = value.map(|value| label(&String::from_utf8_lossy(&value)).to_owned());
+        let holder = value.kvs().first().map(|kv| Waiter::read(0, kv).label);
         let (token, waiters) = (line.first.create_revision(), line.length - 1);
         print::line(if args.json {
             json!({ "name": name, "holder": holder, "token": token, "waiters": waiters })
@@ -59,13 +59,6 @@ pub(crate) async fn ls(client: Client, args: Ls) -> Result<u8, Failure> {
         })?;
     }
     Ok(0)
-}
-
-/// Who it is, without since when: that is for `queue` to show.
-fn label(value: &str) -> &str {
-    let parts = value.rsplit_once(" since ");
-    let parts = parts.filter(|(_, time)| humantime::parse_rfc3339(time).is_ok());
-    parts.map_or(value, |(label, _)| label)
 }
 
 /// A read that goes on while no member answers; `--command-timeout` ends that.
