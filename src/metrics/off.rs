@@ -38,7 +38,7 @@ impl Waiting {
 pub(crate) struct Holding;
 
 impl Holding {
-    pub(crate) fn ended(&self, _lost: Option<Lost>) {}
+    pub(crate) fn ended(&self, _held: Duration, _lost: Option<Lost>) {}
 }
 
 pub(crate) fn session_opened() {}

@@ -38,8 +38,7 @@ impl Meter {
             let none_yet = with_cause(&labels, word(cause));
             counter!("etcd_lock_lost_total", none_yet).increment(0);
         }
-        let since = Instant::now();
-        Holding { labels, since }
+        Holding { labels }
     }
 
     fn labels(self, name: &Name) -> Vec<Label> {
@@ -92,15 +91,14 @@ impl Drop for Waiting {
 /// Something is held.
 pub(crate) struct Holding {
     labels: Vec<Label>,
-    since: Instant,
 }
 
 impl Holding {
     /// Said once.
-    pub(crate) fn ended(&self, lost: Option<Lost>) {
+    pub(crate) fn ended(&self, held: Duration, lost: Option<Lost>) {
         let labels = &self.labels;
         gauge!("etcd_lock_held", labels.clone()).decrement(1);
-        histogram!("etcd_lock_hold_seconds", labels.clone()).record(self.since.elapsed());
+        histogram!("etcd_lock_hold_seconds", labels.clone()).record(held);
         if let Some(lost) = lost {
             let labels = with_cause(labels, word(lost));
             counter!("etcd_lock_lost_total", labels).increment(1);

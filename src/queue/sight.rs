@@ -123,9 +123,10 @@ impl Holds {
             End::Released => None,
             End::Lost(loss) => Some(loss),
         };
-        self.counted.ended(loss.map(|loss| loss.cause));
+        let held = self.since.elapsed();
+        self.counted.ended(held, loss.map(|loss| loss.cause));
         let Some(loss) = loss else {
-            debug!(parent: &self.span, held = ?self.since.elapsed(), "released");
+            debug!(parent: &self.span, ?held, "released");
             return;
         };
         // With all that the span says, as that may be too low a level for who sees this.
@@ -139,7 +140,7 @@ impl Holds {
                     token = self.revision,
                     lease = %format_args!("{:x}", self.lease),
                     cause = %loss.cause,
-                    held = ?self.since.elapsed(),
+                    ?held,
                     answered_before = ?loss.answered,
                     stood_still = ?loss.stood_still,
                     "hold lost"
