@@ -5,13 +5,13 @@
 use std::io::Write;
 use std::time::Duration;
 
-use etcd_lock::{Error, Session};
+use etcd_lock::{Error, LockGuard, Session};
 use futures_util::future::join_all;
 use tempfile::NamedTempFile;
 use tokio::time::{sleep, timeout};
 
 use crate::support::{
-    BOUND, Guarded, Proxy, Setup, mutex, session, soon_keys, soon_nothing, waiter,
+    BOUND, Guarded, Proxy, Setup, Waiting, mutex, session, soon_keys, soon_nothing, waiter,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -29,33 +29,51 @@ fn tokens(seconds: u32) -> [(Setup, Option<NamedTempFile>); 2] {
     ]
 }
 
-/// A session that renews so seldom that its token expires in between.
-async fn slow(guarded: &Guarded) -> Session {
-    session(guarded.anna().await, 21).await
+/// One session holds, another waits.
+struct Scene {
+    ours: Session,
+    theirs: Session,
+    holder: LockGuard,
+    next: Waiting,
+}
+
+impl Scene {
+    async fn begin(guarded: &Guarded, ttl: u64) -> Self {
+        let ours = session(guarded.anna().await, ttl).await;
+        let theirs = session(guarded.anna().await, ttl).await;
+        let holder = mutex(&ours, "both/a").lock().await.unwrap();
+        let next = waiter(&mutex(&theirs, "both/a")).await;
+        Self {
+            ours,
+            theirs,
+            holder,
+            next,
+        }
+    }
+
+    /// It is held, another lock can be had, and who waits has its turn.
+    async fn goes_on(self) {
+        assert!(self.holder.is_held() && self.ours.is_certain() && self.theirs.is_certain());
+        let other = timeout(BOUND, mutex(&self.ours, "both/b").lock()).await;
+        let other = other.expect("a lock hangs").unwrap();
+        other.release().await.unwrap();
+        self.holder.release().await.unwrap();
+        let next = timeout(BOUND, self.next).await.expect("the turn").unwrap();
+        next.release().await.unwrap();
+        self.ours.close().await.unwrap();
+        self.theirs.close().await.unwrap();
+    }
 }
 
 #[tokio::test]
 async fn tokens_that_expire_under_a_holder_and_a_waiter_cost_nothing() {
     join_all(tokens(5).map(async |(setup, _key)| {
         let guarded = Guarded::with(setup).await;
-        let (ours, theirs) = (slow(&guarded).await, slow(&guarded).await);
-        let holder = mutex(&ours, "both/a").lock().await.unwrap();
-        let next = waiter(&mutex(&theirs, "both/a")).await;
+        // They renew so seldom that their tokens expire in between.
+        let scene = Scene::begin(&guarded, 21).await;
         // Idle for longer than a token lives, and than a renewal can wait.
         sleep(13 * SECOND).await;
-        assert!(holder.is_held() && ours.is_certain() && theirs.is_certain());
-        let other = timeout(BOUND, mutex(&ours, "both/b").lock()).await;
-        other
-            .expect("a lock hangs")
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
-        holder.release().await.unwrap();
-        let next = timeout(BOUND, next).await.expect("the turn").unwrap();
-        next.release().await.unwrap();
-        ours.close().await.unwrap();
-        theirs.close().await.unwrap();
+        scene.goes_on().await;
         soon_nothing(&guarded.root().await).await;
     }))
     .await;
@@ -65,28 +83,13 @@ async fn tokens_that_expire_under_a_holder_and_a_waiter_cost_nothing() {
 async fn a_role_that_changes_under_a_holder_and_a_waiter_costs_nothing() {
     join_all(tokens(300).map(async |(setup, _key)| {
         let guarded = Guarded::with(setup).await;
-        let ours = session(guarded.anna().await, 3).await;
-        let theirs = session(guarded.anna().await, 3).await;
-        let holder = mutex(&ours, "both/a").lock().await.unwrap();
-        let next = waiter(&mutex(&theirs, "both/a")).await;
+        let scene = Scene::begin(&guarded, 3).await;
         for _ in 0..2 {
             guarded.may(true).await;
             sleep(2 * SECOND).await;
         }
-        assert!(holder.is_held() && theirs.is_certain());
-        let other = timeout(BOUND, mutex(&ours, "both/b").lock()).await;
-        other
-            .expect("a lock hangs")
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
-        holder.put("both/x/y", "1").await.unwrap();
-        holder.release().await.unwrap();
-        let next = timeout(BOUND, next).await.expect("the turn").unwrap();
-        next.release().await.unwrap();
-        ours.close().await.unwrap();
-        theirs.close().await.unwrap();
+        scene.holder.put("both/x/y", "1").await.unwrap();
+        scene.goes_on().await;
         let root = guarded.root().await;
         root.kv_client().delete("both/x/y", None).await.unwrap();
         soon_nothing(&root).await;

@@ -4,8 +4,6 @@
 //!   within its grace, and is dropped after it, always before the leadership is given up (scenario 41);
 //! - dropping it resigns; a term that is kept longer only says that it is lost; what cannot work is said at once.
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use etcd_client::{Client, ConnectOptions};
@@ -13,9 +11,8 @@ use etcd_lock::scheduler::{Leading, Outcome, Term};
 use etcd_lock::{Election, Error, Lost, Session, SessionBuilder};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
-use tracing_subscriber::fmt::MakeWriter;
 
-use crate::support::{Etcd, ensure, keys, leases, soon, unique};
+use crate::support::{Etcd, Log, ensure, keys, leases, soon, unique};
 
 /// Longer than any test: nothing here ends by expiry.
 const TTL: Duration = Duration::from_secs(60);
@@ -97,37 +94,13 @@ async fn others_see_what_a_candidate_is_called_and_proclaims() {
     assert_eq!(seen, (b"called so".to_vec(), b"changed".to_vec()));
 }
 
-/// What is logged by this thread, from warnings on.
-#[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Warnings {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Warnings {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
-
 #[tokio::test]
 async fn a_shutdown_while_waiting_is_no_loss() {
     let (etcd, name) = (Etcd::start().await, unique("waiting"));
     let session = sessions(&etcd).await.open().await.unwrap();
     let election = Election::new(&session, &name).unwrap();
     let leads = election.campaign("another").await.unwrap();
-    let warnings = Warnings::default();
-    let log = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN);
-    let _log = tracing::subscriber::set_default(log.with_writer(warnings.clone()).finish());
+    let warnings = Log::of("warn");
     let (shutdown, told) = oneshot::channel::<()>();
     let work = async |_term| -> Result<(), String> { panic!("it never leads") };
     let leading = leading(&etcd, &name).await;
@@ -143,8 +116,7 @@ async fn a_shutdown_while_waiting_is_no_loss() {
     assert!(matches!(outcome, Outcome::ShutDown(None)), "{outcome:?}");
     assert_eq!(keys(&client, &name).await, [leads.key()]);
     assert_eq!(leases(&client).await, [session.lease_id()]);
-    let logged = String::from_utf8(warnings.0.lock().unwrap().clone()).unwrap();
-    assert_eq!(logged, "", "nothing to warn of");
+    assert_eq!(warnings.text(), "", "nothing to warn of");
 }
 
 /// Says when the work is dropped, and whether the term was still held then.
