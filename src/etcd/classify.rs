@@ -53,9 +53,8 @@ const PERMISSION_DENIED: i32 = 7;
 const OUT_OF_RANGE: i32 = 11;
 
 pub(crate) fn classify(error: &Error) -> Verdict {
-    let text = error.to_string();
-    if let Some((_, verdict)) = BY_TEXT.iter().find(|(part, _)| text.contains(part)) {
-        return *verdict;
+    if let Some(verdict) = classify_text(&error.to_string()) {
+        return verdict;
     }
     match error {
         Error::GRpcStatus(status) if FATAL_CODES.contains(&i32::from(status.code())) => {
@@ -69,6 +68,12 @@ pub(crate) fn classify(error: &Error) -> Verdict {
         // Bad arguments, addresses and the like. (The enum's variants depend on features.)
         _ => Verdict::Fatal,
     }
+}
+
+/// The same of a text alone, if it tells: of the reason that etcd gives for refusing a watch.
+pub(crate) fn classify_text(text: &str) -> Option<Verdict> {
+    let known = BY_TEXT.iter().find(|(part, _)| text.contains(part));
+    known.map(|(_, verdict)| *verdict)
 }
 
 /// Whether a request that ended so was certainly not carried out, and will not be.

@@ -1,7 +1,7 @@
 //! The book of a session's watches: who watches what, and what is still to be said to etcd.
 
 use super::watch::{Event, Slot};
-use crate::etcd::Range;
+use crate::etcd::{Range, Verdict, classify_text};
 use etcd_client::WatchResponse;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -28,8 +28,11 @@ pub(super) enum Say {
     Probe,
 }
 
-/// The stream is of no more use.
-pub(super) struct Broken;
+/// etcd does not say which watch it refuses, so the stream is of no more use.
+pub(super) struct Refused {
+    /// It was for an authentication token that is too old: after a role has changed, for one.
+    pub(super) stale_token: bool,
+}
 
 impl Book {
     /// Adds a subscriber; true if there is something new to say.
@@ -122,7 +125,7 @@ impl Book {
         }
     }
 
-    pub(super) fn dispatch(&mut self, message: &WatchResponse) -> Result<(), Broken> {
+    pub(super) fn dispatch(&mut self, message: &WatchResponse) -> Result<(), Refused> {
         let id = message.watch_id();
         if message.canceled() {
             return self.cancelled(message);
@@ -146,12 +149,14 @@ impl Book {
         Ok(())
     }
 
-    fn cancelled(&mut self, message: &WatchResponse) -> Result<(), Broken> {
+    fn cancelled(&mut self, message: &WatchResponse) -> Result<(), Refused> {
         let reason = message.cancel_reason();
         if message.created() {
-            // Refused, and etcd does not say which one: all of them go over again.
-            tracing::warn!(reason, "etcd refuses a watch");
-            return Err(Broken);
+            let stale_token = classify_text(reason) == Some(Verdict::Refresh);
+            if !stale_token {
+                tracing::warn!(reason, "etcd refuses a watch");
+            }
+            return Err(Refused { stale_token });
         }
         if let Some(Entry { range, slots, .. }) = self.remove(message.watch_id()) {
             tracing::debug!(reason, "etcd cancelled a watch");

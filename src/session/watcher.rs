@@ -6,12 +6,12 @@
 //! and has to look at the current state once the watch is ready again: nothing is resumed from
 //! an old revision.
 
-use super::book::Say;
+use super::book::{Refused, Say};
 use super::core::Core;
 use super::retry::{Hedge, backoff, until_answered};
 use etcd_client::{Error, WatchRequestSender, WatchStream};
 use std::sync::Arc;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 pub(super) async fn run(core: Arc<Core>) {
     tokio::select! {
@@ -35,7 +35,11 @@ async fn carry(core: &Core) {
         match until_answered(&core.etcd, Hedge::Late(&core.pace), None, attempt).await {
             Ok(answer) => {
                 let opened = Instant::now();
-                pump(core, answer.value).await;
+                if let Err(Refused { stale_token: true }) = pump(core, answer.value).await {
+                    // Told on the stream and not as an error, so that no retry has seen to it.
+                    let answer = timeout(core.ttl, core.etcd.refresh_token()).await;
+                    tracing::debug!(?answer, "authentication token refreshed for watches");
+                }
                 if opened.elapsed() > core.ttl {
                     failures = 0;
                 }
@@ -48,8 +52,8 @@ async fn carry(core: &Core) {
     }
 }
 
-/// Serves one stream until it breaks, or has had nothing to watch for a TTL.
-async fn pump(core: &Core, stream: WatchStream) {
+/// Serves one stream until it breaks, has had nothing to watch for a TTL, or a watch is refused.
+async fn pump(core: &Core, stream: WatchStream) -> Result<(), Refused> {
     let watches = &core.watches;
     let (mut speak, mut hear) = stream.split();
     let (probe_after, silent_after) = (core.ttl / 6, core.ttl / 3);
@@ -75,27 +79,25 @@ async fn pump(core: &Core, stream: WatchStream) {
             biased;
             said = tell(&mut speak, say.as_ref()), if say.is_some() => {
                 if said.is_err() {
-                    return;
+                    return Ok(());
                 }
                 watches.book().said();
             }
             message = hear.message() => match message {
                 Ok(Some(message)) => {
                     (heard, probed) = (Instant::now(), false);
-                    if watches.book().dispatch(&message).is_err() {
-                        return;
-                    }
+                    watches.book().dispatch(&message)?;
                 }
-                Ok(None) => return,
+                Ok(None) => return Ok(()),
                 Err(error) => {
                     tracing::debug!(%error, "a watch stream broke");
-                    return;
+                    return Ok(());
                 }
             },
             () = watches.bell.notified() => {}
             () = sleep_until(heard + patience) => {
                 if empty || probed {
-                    return;
+                    return Ok(());
                 }
                 watches.book().probe();
                 probed = true;

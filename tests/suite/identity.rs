@@ -1,5 +1,5 @@
 //! Users, their tokens and what they may do, while a lock is held and waited for:
-//! - tokens that expire, simple ones and JWT; roles that change;
+//! - tokens that expire, simple ones and JWT; roles that change, also before a watch has to begin anew;
 //! - a permission that is taken away under a waiter and given back.
 
 use std::io::Write;
@@ -11,7 +11,8 @@ use tempfile::NamedTempFile;
 use tokio::time::{sleep, timeout};
 
 use crate::support::{
-    BOUND, Guarded, Proxy, Setup, Waiting, mutex, session, soon_keys, soon_nothing, waiter,
+    BOUND, Guarded, Proxy, Setup, Waiting, ensure, mutex, session, soon, soon_keys, soon_nothing,
+    waiter,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -93,6 +94,30 @@ async fn a_role_that_changes_under_a_holder_and_a_waiter_costs_nothing() {
         let root = guarded.root().await;
         root.kv_client().delete("both/x/y", None).await.unwrap();
         soon_nothing(&root).await;
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn a_watch_that_begins_anew_after_a_role_has_changed_costs_nothing() {
+    join_all(tokens(300).map(async |(setup, _key)| {
+        let guarded = Guarded::with(setup).await;
+        let proxy = Proxy::to(&guarded.etcd.endpoint()).await;
+        // Long: no look for safety's sake, and hardly a renewal, helps it.
+        let ours = session(guarded.anna().await, 90).await;
+        let theirs = session(guarded.anna_through(&proxy).await, 90).await;
+        let holder = mutex(&ours, "both/a").lock().await.unwrap();
+        let next = waiter(&mutex(&theirs, "both/a")).await;
+        guarded.may(true).await;
+        let before = proxy.opened();
+        proxy.reset_all();
+        soon("it is connected again", async || {
+            ensure(proxy.opened() > before, proxy.opened())
+        })
+        .await;
+        holder.release().await.unwrap();
+        let next = timeout(BOUND, next).await.expect("the turn").unwrap();
+        next.release().await.unwrap();
     }))
     .await;
 }
