@@ -1,19 +1,18 @@
 //! - `lock()`, `try_lock()` and `release()` dropped after each poll that there is, and 1,000 times at random times:
 //!   the prefix is empty soon, the next waiter gets in (scenario 15).
 //! - Dropped at the very moment of winning: a guard with a live key, or no key (scenario 20).
-//! - `lock_within` and tokio's `timeout` leave no key; a limit that is over is an error of its own.
-//! - A future that was never polled has done nothing.
+//! - A waiter that is cancelled wakes whom it stood before.
 
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
 use etcd_client::Client;
-use etcd_lock::{Error, LockGuard, Mutex};
+use etcd_lock::{LockGuard, Mutex};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
-use crate::support::{Etcd, keys, mutex, session, soon, soon_keys, soon_nothing, waiter};
+use crate::support::{Etcd, mutex, session, soon_keys, soon_nothing, waiter};
 
 /// Polls the future at most so many times, then drops it; its output if it was ready by then.
 async fn polled<F: Future>(future: F, times: usize) -> Option<F::Output> {
@@ -233,40 +232,6 @@ async fn at_the_moment_of_winning_there_is_a_guard_with_a_key_or_neither() {
 }
 
 #[tokio::test]
-async fn a_limit_that_is_over_is_told_in_time_and_leaves_no_key() {
-    let etcd = Etcd::start().await;
-    let client = etcd.client().await;
-    let session = session(client.clone(), 600).await;
-    let door = mutex(&session, "a");
-    let holder = door.lock().await.unwrap();
-    for limit in [
-        Duration::ZERO,
-        Duration::from_millis(1),
-        Duration::from_millis(300),
-    ] {
-        let begun = Instant::now();
-        let error = door.lock_within(limit).await.unwrap_err();
-        let took = begun.elapsed();
-        assert!(matches!(error, Error::TimedOut { .. }), "{error}");
-        let text = error.to_string();
-        assert!(
-            text.contains("\"a\"") && text.contains(&format!("{limit:?}")),
-            "{text}"
-        );
-        assert!(
-            took >= limit && took < limit + Duration::from_secs(1),
-            "{took:?}"
-        );
-        soon_keys(&client, "a/", &[holder.key()]).await;
-        assert!(timeout(limit, door.lock()).await.is_err());
-        soon_keys(&client, "a/", &[holder.key()]).await;
-    }
-    holder.release().await.unwrap();
-    let guard = door.lock_within(Duration::MAX).await.unwrap();
-    assert!(guard.is_held());
-}
-
-#[tokio::test]
 async fn a_release_dropped_after_any_poll_is_carried_out() {
     let etcd = Etcd::start().await;
     let client = etcd.client().await;
@@ -285,26 +250,6 @@ async fn a_release_dropped_after_any_poll_is_carried_out() {
     }
     assert!(polls > 0);
     assert!(session.is_certain(), "the keys went one by one");
-}
-
-#[tokio::test]
-async fn futures_that_were_never_polled_have_done_nothing() {
-    let etcd = Etcd::start().await;
-    let client = etcd.client().await;
-    let session = session(etcd.client().await, 2).await;
-    let door = mutex(&session, "a");
-    let before = etcd.calls("Txn").await;
-    drop((door.lock(), door.try_lock(), door.queue()));
-    drop(door.lock_within(Duration::from_secs(1)));
-    let guard = mutex(&session, "b").lock().await.unwrap();
-    soon("the lock of b is counted", async || {
-        let calls = etcd.calls("Txn").await - before;
-        ((calls - 1.0).abs() < 0.5)
-            .then_some(())
-            .ok_or(format!("{calls} calls"))
-    })
-    .await;
-    assert_eq!(keys(&client, "").await, [guard.key()]);
 }
 
 #[tokio::test]

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use etcd_client::{Client, StatusResponse};
@@ -22,12 +23,16 @@ pub type Etcd = Member;
 /// One etcd process with ports and data of its own, which outlive a kill; all of it goes when dropped.
 pub struct Member {
     process: Mutex<Option<Leashed>>,
+    /// The id of that process, or of the one before, for whoever must know it without keeping the member.
+    latest_pid: Arc<AtomicI32>,
     program: Mutex<OsString>,
     name: String,
     ports: [Port; 2],
     /// Where it serves over TLS, if it does, and what keeps the port.
     https: Option<(String, Port)>,
-    args: Vec<String>,
+    /// Where the other members reach it.
+    peer: String,
+    args: Mutex<Vec<String>>,
     dir: TempDir,
 }
 
@@ -41,16 +46,19 @@ impl Member {
         name: String,
         ports: [Port; 2],
         https: Option<(String, Port)>,
+        peer: String,
         args: Vec<String>,
         dir: TempDir,
     ) -> Self {
         Self {
             process: Mutex::new(None),
+            latest_pid: Arc::default(),
             program: Mutex::new(program("ETCD_BIN", "etcd")),
             name,
             ports,
             https,
-            args,
+            peer,
+            args: Mutex::new(args),
             dir,
         }
     }
@@ -80,9 +88,19 @@ impl Member {
         self.dir.path()
     }
 
+    /// Where the other members reach it.
+    pub fn peer(&self) -> &str {
+        &self.peer
+    }
+
     /// Process id.
     pub fn pid(&self) -> i32 {
         self.with(Leashed::pid)
+    }
+
+    /// Its process id, whatever happens to it from now on.
+    pub(super) fn latest_pid(&self) -> Arc<AtomicI32> {
+        Arc::clone(&self.latest_pid)
     }
 
     /// Freezes it (SIGSTOP); on return it stands still.
@@ -126,16 +144,28 @@ impl Member {
     pub fn spawn(&self) {
         let log = File::create(self.log_file()).expect("etcd's log can be written");
         let mut command = Command::new(&*self.program.lock().unwrap());
-        command.args(&self.args);
+        command.args(&*self.args.lock().unwrap());
         let mut process = self.process();
         drop(process.take());
         let spare = log.try_clone().expect("a file handle");
-        *process = Some(Leashed::spawn(
+        let leashed = Leashed::spawn(
             &command,
             spare.into(),
             Stdio::from(log),
             Some(self.dir.path()),
-        ));
+        );
+        self.latest_pid.store(leashed.pid(), Relaxed);
+        *process = Some(leashed);
+    }
+
+    /// As `spawn`, without the data that it had: for a cluster that has been told to take it in anew.
+    pub fn spawn_empty(&self) {
+        self.kill();
+        std::fs::remove_dir_all(self.dir.path().join("data")).expect("its data is ours");
+        // Of a flag given twice the last one counts.
+        let existing = "--initial-cluster-state=existing".to_owned();
+        self.args.lock().unwrap().push(existing);
+        self.spawn();
     }
 
     /// Waits until it serves clients (so it has joined a quorum with a leader); fails with the end of its log.

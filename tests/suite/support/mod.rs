@@ -18,6 +18,7 @@ mod cluster;
 mod etcd;
 mod etcdctl;
 mod line;
+mod links;
 mod listener;
 mod locks;
 mod log;
@@ -39,9 +40,11 @@ pub use self::{
     cluster::Cluster,
     etcd::{Etcd, Member, connect},
     etcdctl::{etcdctl, etcdctl_elect, etcdctl_lock, etcdctl_observe},
+    links::Links,
     locks::{Turn, lost, mutex, session, wait_in_line},
     log::Log,
     pki::{Pki, Signed},
+    ports::{Port, listen},
     process::{Leashed, is_alive},
     proxy::Proxy,
     puppet::{Puppet, role, say},

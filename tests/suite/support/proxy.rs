@@ -63,6 +63,11 @@ impl Proxy {
         self.port.url()
     }
 
+    /// The same as an address.
+    pub fn addr(&self) -> SocketAddr {
+        self.port.addr()
+    }
+
     /// Silent black hole in both directions: no byte passes, no reset, no end; new connections are taken and ignored.
     pub fn hold(&self) {
         self.set(|rules| rules.mode = Mode::Hold);

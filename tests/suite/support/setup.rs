@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::cluster::Cluster;
 use super::etcd::Member;
+use super::links::Links;
 use super::pki::{Pki, Signed};
 use super::ports::Port;
 
@@ -68,32 +69,47 @@ impl Setup {
         }
     }
 
+    /// Starts a cluster whose members reach each other through lines that can fail, and waits until every member serves.
+    pub async fn linked(self, size: usize) -> (Cluster, Links) {
+        let gates: Vec<_> = (0..size).map(|_| Port::take()).collect();
+        let ports: Vec<_> = (0..size).map(|_| two_ports()).collect();
+        let urls = gates.iter().map(Port::url).collect();
+        let behind: Vec<_> = ports.iter().map(|[_, peer]| peer.url()).collect();
+        let members = self.prepare(ports, urls);
+        let links = Links::open(gates, &behind, &members).await;
+        let members = started(members).await;
+        (Cluster { members }, links)
+    }
+
     async fn members(self, size: usize) -> Vec<Member> {
-        let ports: Vec<_> = (0..size).map(|_| [Port::take(), Port::take()]).collect();
-        let peers: Vec<_> = ports
-            .iter()
-            .enumerate()
-            .map(|(i, [_, peer])| format!("m{i}={}", peer.url()))
-            .collect();
+        let ports: Vec<_> = (0..size).map(|_| two_ports()).collect();
+        let urls = ports.iter().map(|[_, peer]| peer.url()).collect();
+        started(self.prepare(ports, urls)).await
+    }
+
+    /// Members with these ports for clients and peers, who reach each other at these urls.
+    fn prepare(&self, ports: Vec<[Port; 2]>, urls: Vec<String>) -> Vec<Member> {
+        let peers = urls.iter().enumerate();
+        let peers: Vec<_> = peers.map(|(i, url)| format!("m{i}={url}")).collect();
         // Unique on this machine for as long as the port is ours.
-        let token = format!("{}-{}", ports[0][1].url(), std::process::id());
+        let token = format!("{}-{}", urls[0], std::process::id());
         let cluster = [
             ("--initial-cluster", peers.join(",")),
             ("--initial-cluster-token", token),
         ];
-        let members: Vec<_> = ports
-            .into_iter()
-            .enumerate()
-            .map(|(i, ports)| self.member(i, ports, &cluster))
-            .collect();
-        members.iter().for_each(Member::spawn);
-        for member in &members {
-            member.ready().await;
-        }
+        let members = ports.into_iter().zip(urls).enumerate();
         members
+            .map(|(i, (ports, url))| self.member(i, ports, url, &cluster))
+            .collect()
     }
 
-    fn member(&self, i: usize, [client, peer]: [Port; 2], cluster: &[(&str, String)]) -> Member {
+    fn member(
+        &self,
+        i: usize,
+        [client, peer]: [Port; 2],
+        url: String,
+        cluster: &[(&str, String)],
+    ) -> Member {
         let dir = tempfile::Builder::new()
             .prefix("etcd-lock-")
             .tempdir_in(roomy());
@@ -104,7 +120,7 @@ impl Setup {
             ("--listen-client-urls", client.url()),
             ("--advertise-client-urls", client.url()),
             ("--listen-peer-urls", peer.url()),
-            ("--initial-advertise-peer-urls", peer.url()),
+            ("--initial-advertise-peer-urls", url.clone()),
             ("--heartbeat-interval", self.heartbeat_ms.to_string()),
             ("--election-timeout", self.election_ms.to_string()),
             ("--logger", "zap".to_owned()),
@@ -123,8 +139,20 @@ impl Setup {
             args.extend(over_tls(pki, &ip, &client.url(), &url));
             (url, port)
         });
-        Member::new(format!("m{i}"), [client, peer], https, args, dir)
+        Member::new(format!("m{i}"), [client, peer], https, url, args, dir)
     }
+}
+
+fn two_ports() -> [Port; 2] {
+    [Port::take(), Port::take()]
+}
+
+async fn started(members: Vec<Member>) -> Vec<Member> {
+    members.iter().for_each(Member::spawn);
+    for member in &members {
+        member.ready().await;
+    }
+    members
 }
 
 /// Flags with which a member serves at both urls.
