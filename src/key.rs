@@ -87,6 +87,28 @@ pub(crate) fn of_session(key: &[u8], lease: i64) -> Option<(Name, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
+
+    proptest! {
+        #[test]
+        fn a_key_of_any_name_stands_in_its_line_and_tells_whose_it_is(
+            name in "\\PC{0,20}(/[a-f0-9-]{0,9}){0,3}x", lease: i64, n: u64,
+        ) {
+            let name = Name::new(&name).unwrap();
+            let key = name.key(lease, n);
+            prop_assert!(name.is_in_line(key.as_bytes()));
+            prop_assert_eq!(of_session(key.as_bytes(), lease), Some((name, n)));
+            prop_assert_eq!(of_session(key.as_bytes(), lease.wrapping_add(1)), None);
+        }
+
+        #[test]
+        fn of_any_bytes_only_keys_are_ours(key in proptest::collection::vec(any::<u8>(), 0..60), lease: i64) {
+            if let Some((name, n)) = of_session(&key, lease) {
+                prop_assert!(name.is_in_line(&key));
+                prop_assert!(name.key(lease, n).len() <= key.len());
+            }
+        }
+    }
 
     #[test]
     fn bad_names_are_refused_with_advice() {

@@ -96,7 +96,24 @@ fn read(value: &str) -> (String, Option<SystemTime>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::{prop_assert_eq, proptest};
     use std::time::Duration;
+
+    proptest! {
+        #[test]
+        fn any_label_is_read_back(label: String, seconds in 0..=253_402_300_799_u64) {
+            let then = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+            let value = format!("{label}{SINCE}{}", humantime::format_rfc3339_seconds(then));
+            prop_assert_eq!(read(&value), (label, Some(then)));
+        }
+
+        #[test]
+        fn any_text_is_read(label: String, rest in "( since )?[-0-9:TZ. a]{0,30}") {
+            let value = format!("{label}{rest}");
+            let (read, since) = read(&value);
+            prop_assert_eq!(since.is_none(), read == value);
+        }
+    }
 
     #[test]
     fn a_label_is_read_back_whatever_it_says_and_values_of_others_as_they_are() {

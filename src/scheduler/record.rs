@@ -53,7 +53,7 @@ impl Record {
 
     /// Reads what [`to_text`](Self::to_text) wrote. Anything else stands for a run that is done,
     /// with the text as its result: it is there, so the tick is not to run again.
-    pub(super) fn of(standing: &Standing) -> Self {
+    pub(crate) fn of(standing: &Standing) -> Self {
         let text = String::from_utf8_lossy(&standing.value).into_owned();
         Self::parse(&text).unwrap_or(Self {
             state: State::Done,
@@ -94,6 +94,24 @@ pub(super) fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::{any, prop_assert_eq, proptest};
+
+    proptest! {
+        #[test]
+        fn any_record_comes_back(by: String, token in 1..=i64::MAX, result: String, done: bool) {
+            let state = if done { State::Done } else { State::Started };
+            let (by, token) = (one_line(&by), FencingToken::of(token));
+            let record = Record { state, by, token, result };
+            prop_assert_eq!(Record::of(&standing(record.to_text().as_bytes())), record);
+        }
+
+        #[test]
+        fn any_bytes_are_a_record(value in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let record = Record::of(&standing(&value));
+            let text = String::from_utf8_lossy(&value).into_owned();
+            prop_assert_eq!(record.result == text || record.to_text() == text, true);
+        }
+    }
 
     fn standing(value: &[u8]) -> Standing {
         Standing {
