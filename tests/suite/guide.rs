@@ -45,20 +45,49 @@ fn tests() -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
+/// Those of the command and of TLS are built with them only.
+fn can_exist(name: &&str) -> bool {
+    (cfg!(feature = "cli") || !name.starts_with("command::"))
+        && (cfg!(feature = "tls") || !name.starts_with("transport::"))
+}
+
 #[test]
 fn every_test_that_the_guide_names_exists() {
     let tests = tests();
-    // Those of the command and of TLS are built with them only.
-    let can_exist = |name: &&str| {
-        (cfg!(feature = "cli") || !name.starts_with("command::"))
-            && (cfg!(feature = "tls") || !name.starts_with("transport::"))
-    };
     assert!(tests.contains("guide::every_test_that_the_guide_names_exists"));
     for (chapter, text) in CHAPTERS {
         let named = in_backticks(text).filter(|code| is_test_path(code));
         let named = named.filter(can_exist);
         let gone: Vec<_> = named.filter(|name| !tests.contains(*name)).collect();
         assert!(gone.is_empty(), "{chapter} names {gone:?}");
+    }
+}
+
+#[test]
+fn every_failure_from_the_field_has_its_test() {
+    let (tests, simulated) = (tests(), include_str!("../sim/scripted.rs"));
+    let page = include_str!("main.rs")
+        .split("# Failures from the field")
+        .nth(1);
+    let page = page.unwrap().split("\n\n").next().unwrap();
+    for number in 1..=55 {
+        let (from, to) = (
+            format!("\n//! {number}. "),
+            format!("\n//! {}. ", number + 1),
+        );
+        let entry = page.split(&from).nth(1).expect(&from);
+        let entry = entry.split(&to).next().unwrap();
+        let named: Vec<_> = in_backticks(entry)
+            .filter(|code| is_test_path(code))
+            .collect();
+        assert!(!named.is_empty(), "{number} names no test");
+        for name in named.into_iter().filter(can_exist) {
+            let exists = match name.strip_prefix("sim::scripted::") {
+                Some(name) => simulated.contains(&format!("fn {name}()")),
+                None => tests.contains(name),
+            };
+            assert!(exists, "{number} names {name}");
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Three members, of which some fail: that costs time, never an error or a lock:
 //! - one dead: 1,000 cycles (52);
 //! - one frozen, be it a follower or the leader with everybody in mid-request;
-//! - the leader killed under waiters; all members restarted or upgraded in turn, under holders
+//! - leader after leader killed: no loss, no storm (30); the leader killed under waiters; all members restarted or upgraded in turn, under holders
 //!   and waiters;
 //! - no quorum for less than TTL - margin is no loss; for longer the loss is told in time, and
 //!   afterwards a new session works.
@@ -14,7 +14,9 @@ use etcd_lock::{Lost, Mutex};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{Cluster, Member, ensure, keys, mutex, session, soon, unique, wait_in_line};
+use crate::support::{
+    Cluster, Member, Proxy, connect, ensure, keys, mutex, session, soon, unique, wait_in_line,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -107,6 +109,39 @@ async fn a_leader_killed_under_waiters_costs_no_place_in_line() {
         assert_eq!(guard.key(), key);
         guard.release().await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn leaders_killed_in_a_row_cost_no_lock_and_lead_to_no_storm() {
+    const KILLS: u64 = 4;
+    let cluster = Cluster::start(3).await;
+    let mut lines = Vec::new();
+    for endpoint in cluster.endpoints() {
+        lines.push(Proxy::to(&endpoint).await);
+    }
+    let endpoints: Vec<_> = lines.iter().map(Proxy::endpoint).collect();
+    let (ours, theirs) = (
+        session(connect(&endpoints).await, 15).await,
+        session(connect(&endpoints).await, 15).await,
+    );
+    let guard = mutex(&ours, &unique("kills")).lock().await.unwrap();
+    let waiter = wait_in_line(&theirs, guard.name()).await;
+    let bytes = || lines.iter().map(Proxy::bytes_up).sum::<u64>();
+    let before = bytes();
+    for _ in 0..KILLS {
+        let leader = cluster.leader_index().await;
+        cluster.members[leader].kill();
+        // Only members that run are asked.
+        assert_ne!(cluster.leader_index().await, leader);
+        cluster.members[leader].restart().await;
+        assert!(guard.is_held() && theirs.is_certain() && !waiter.is_finished());
+    }
+    // Some connections, streams and requests for each kill.
+    let each = (bytes() - before) / KILLS;
+    assert!(each < 20_000, "{each} bytes sent for each kill");
+    guard.release().await.unwrap();
+    let next = timeout(20 * SECOND, waiter).await.expect("its turn");
+    assert!(next.unwrap().unwrap().0.is_held());
 }
 
 /// Ends one member after the other and brings it back, under a holder and a line that moves on meanwhile.

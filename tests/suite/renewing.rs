@@ -1,7 +1,7 @@
 //! Renewal goes on through what is no loss, and asks no more than it has to:
 //! - the member that carries it frozen, two healthy (29);
 //! - every connection reset once a second: renewals stay near one in TTL/3, streams near one a reset (32);
-//! - a client with a request timeout of its own (34);
+//! - a client with a request timeout of its own (34), or one that pings more often than etcd lets it;
 //! - attempts that hang leave room for others within the smallest TTL; nonsense is refused (35);
 //! - a session that was slow to open lives.
 
@@ -11,7 +11,10 @@ use etcd_client::{Client, ConnectOptions};
 use etcd_lock::{Error, LockGuard, Session};
 use tokio::time::{Instant, interval, sleep, timeout};
 
-use crate::support::{Cluster, Etcd, Member, Proxy, connect, mutex, session, unique, wait_in_line};
+use crate::support::{
+    BOUND, Cluster, Etcd, Member, Proxy, connect, ensure, mutex, session, unique, wait_in_line,
+    within,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -119,6 +122,38 @@ async fn a_request_timeout_of_the_client_harms_neither_waiting_nor_holding() {
     sleep(4 * SECOND).await;
     assert!(next.is_held());
     next.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_pings_too_often_is_told_off_and_keeps_its_lock_and_place() {
+    let etcd = Etcd::start().await;
+    // etcd takes one in 5 s, and closes the connection at the third that comes too early, unless it has had something to
+    // say in between: so renewals are seldom here.
+    let options = ConnectOptions::new()
+        .with_keep_alive(SECOND / 2, SECOND)
+        .with_keep_alive_while_idle(true);
+    let proxy = Proxy::to(&etcd.endpoint()).await;
+    let client = Client::connect([proxy.endpoint()], Some(options)).await;
+    let (ours, theirs) = (
+        session(client.unwrap(), 45).await,
+        session(etcd.client().await, 45).await,
+    );
+    let name = unique("pings");
+    let held = mutex(&ours, &unique("held")).lock().await.unwrap();
+    let before = mutex(&theirs, &name).lock().await.unwrap();
+    let waiter = wait_in_line(&ours, &name).await;
+    within(4 * BOUND, "it was told off three times", async || {
+        assert!(held.is_held() && ours.is_certain() && !waiter.is_finished());
+        ensure(proxy.opened() > 3, proxy.opened())
+    })
+    .await;
+    before.release().await.unwrap();
+    let next = timeout(5 * SECOND, waiter)
+        .await
+        .expect("its turn")
+        .unwrap();
+    next.unwrap().0.release().await.unwrap();
+    held.release().await.unwrap();
 }
 
 #[tokio::test]
