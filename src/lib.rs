@@ -213,6 +213,9 @@ mod election;
 mod error;
 mod etcd;
 mod fencing;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod guard;
 pub mod guide;
 mod key;
