@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use etcd_client::{Client, Error};
 use fastrand::Rng;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::book::clock;
 use crate::stage::Stage;
@@ -11,6 +12,9 @@ use crate::support::{Member, Proxy, soon};
 use crate::worker::TTL;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// How long an operator waits for an answer, before the next try.
+const REQUEST: Duration = Duration::from_secs(3);
 
 /// The longest that a member is frozen. A leader that was frozen for so long that it has seen no renewal of a lease in
 /// its TTL revokes that lease when it goes on, though its successor has seen them: etcd breaks its word then, and the
@@ -136,23 +140,16 @@ impl Stage {
     /// What operators do about it: the member is taken out of the cluster and comes back as a new one.
     async fn lose_data(&self, member: &Member) -> u64 {
         member.kill();
-        let peer = member.peer();
         let mut client = self.cluster.client().await;
+        // etcd lets a change of members wait without end if it was proposed while nobody led.
         soon("the member without data is taken out", async || {
-            let members = client
-                .member_list()
-                .await
-                .map_err(|error| error.to_string())?;
-            let mut members = members.members().iter();
-            let Some(gone) = members.find(|member| member.peer_urls() == [peer]) else {
-                return Ok(());
-            };
-            let removed = client.member_remove(gone.id()).await;
-            Err(format!("{removed:?}"))
+            let taken_out = timeout(REQUEST, take_out(&mut client, member.peer()));
+            taken_out.await.unwrap_or(Err("no answer".to_owned()))
         })
         .await;
         soon("it is taken in anew", async || {
-            match client.member_add([peer], None).await {
+            let taken_in = timeout(REQUEST, client.member_add([member.peer()], None));
+            match taken_in.await.map_err(|_elapsed| "no answer")? {
                 Err(error) if !error.to_string().contains("Peer URLs already exists") => {
                     Err(error.to_string())
                 }
@@ -179,4 +176,14 @@ impl Stage {
         })
         .await;
     }
+}
+
+async fn take_out(client: &mut Client, peer: &str) -> Result<(), String> {
+    let text = |error: Error| error.to_string();
+    let members = client.member_list().await.map_err(text)?;
+    let mut members = members.members().iter();
+    if let Some(member) = members.find(|member| member.peer_urls() == [peer]) {
+        client.member_remove(member.id()).await.map_err(text)?;
+    }
+    Ok(())
 }
