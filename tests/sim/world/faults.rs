@@ -24,10 +24,11 @@ enum Fault {
     DeleteKey,
     DeletePrefix,
     RevokeLease,
+    Lie,
     Pause,
 }
 
-const ALL: [Fault; 12] = [
+const ALL: [Fault; 13] = [
     Fault::FreezeMember,
     Fault::CutProcess,
     Fault::CutLink,
@@ -39,6 +40,7 @@ const ALL: [Fault; 12] = [
     Fault::DeleteKey,
     Fault::DeletePrefix,
     Fault::RevokeLease,
+    Fault::Lie,
     Fault::Pause,
 ];
 
@@ -79,6 +81,7 @@ impl Faults {
     pub fn end(world: &mut World) {
         world.story.tell("", "the faults are over");
         world.net.heal(world.now);
+        world.server.lies_until = world.now;
         world.healed = Some(world.now);
         // Something that is seen when all is well: an operator's delete.
         if world.rng.bool() {
@@ -124,6 +127,7 @@ impl World {
                 let revision = self.server.model.revision();
                 let _done_before = self.server.model.compact(revision);
             }
+            Fault::Lie => self.server.lies_until = until,
             Fault::Pause => self.hosts[process].paused_until = Some(until),
             Fault::DeleteKey | Fault::DeletePrefix | Fault::RevokeLease => {
                 what = self.operate(fault);
