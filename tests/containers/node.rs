@@ -1,6 +1,7 @@
 //! etcd in containers, which go with the test.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use etcd_client::Client;
 use testcontainers::bollard::Docker;
@@ -11,8 +12,12 @@ use testcontainers::bollard::query_parameters::KillContainerOptions;
 use testcontainers::core::IntoContainerPort;
 use testcontainers::runners::AsyncRunner;
 use testcontainers::{ContainerAsync, ContainerRequest, GenericImage, ImageExt};
+use tokio::time::timeout;
 
-use crate::support::{Port, connect, ensure, soon, unique};
+use crate::support::{Port, connect, ensure, soon, unique, within};
+
+const LOOK: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One etcd in a container.
 pub struct Node {
@@ -177,13 +182,16 @@ impl Trio {
         leaders.iter().position(|leads| *leads).expect("one leads")
     }
 
+    /// Once they reach each other again, their connections take a while to notice.
     pub async fn all_follow_one_leader(&self) {
-        soon("all members follow one leader", async || {
+        within(PATIENCE, "all members follow one leader", async || {
             let mut seen = Vec::new();
             for node in &self.nodes {
-                let status = node.client().await.maintenance_client().status().await;
-                let status = status.map_err(|error| error.to_string())?;
-                seen.push(status.leader());
+                let mut maintenance = node.client().await.maintenance_client();
+                // A connection that was made a moment too early may hang.
+                let status = timeout(LOOK, maintenance.status()).await;
+                let status = status.map_err(|_elapsed| "no answer")?;
+                seen.push(status.map_err(|error| error.to_string())?.leader());
             }
             let one = seen.iter().all(|leader| *leader == seen[0] && *leader != 0);
             ensure(one, format!("{seen:?}"))
