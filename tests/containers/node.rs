@@ -123,6 +123,7 @@ impl Node {
         done.expect("it can be disconnected");
     }
 
+    /// Starts it anew, too: members that were without each other take up to minutes to connect again by themselves.
     pub async fn connect(&self) {
         let request = NetworkConnectRequest {
             container: self.container.id().to_owned(),
@@ -130,6 +131,8 @@ impl Node {
         };
         let done = self.engine.connect_network(self.network(), request).await;
         done.expect("it can be connected");
+        self.kill().await;
+        self.start_again().await;
     }
 
     fn network(&self) -> &str {
