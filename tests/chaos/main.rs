@@ -29,15 +29,10 @@ mod workers;
 use std::time::Duration;
 
 use crate::stage::Stage;
-use crate::support::role;
+use crate::support::{env, role};
 
 /// How long it lasts unless asked otherwise.
 const USUALLY: u64 = 15;
-
-fn env(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().expect("a number"))
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_promise_is_broken_and_everybody_goes_on() {

@@ -37,7 +37,7 @@ impl Stage {
         let time = rng.u32(200..6_000) * MILLISECOND;
         let which = rng.usize(..3);
         let member = &self.cluster.members[which];
-        let others = &self.cluster.members[(which + 1) % 3];
+        let other = &self.cluster.members[(which + 1) % 3];
         match rng.u8(..13) {
             0 => {
                 self.count("member killed");
@@ -47,8 +47,8 @@ impl Stage {
             1 => {
                 self.count("two members killed");
                 member.kill();
-                others.kill();
-                self.bring_back(&[member, others], time).await
+                other.kill();
+                self.bring_back(&[member, other], time).await
             }
             2 => {
                 self.count("member told to end");

@@ -23,7 +23,7 @@ mod support;
 
 use std::time::Duration;
 
-use etcd_lock::{LockGuard, Lost};
+use etcd_lock::Lost;
 use tokio::time::{sleep, timeout};
 
 use crate::node::{Node, Trio};
@@ -79,8 +79,7 @@ async fn a_paused_container_costs_the_lock_only_if_it_is_paused_for_too_long() {
     })
     .await;
     node.pause().await;
-    let certain = session.ttl();
-    let lost = timeout(certain, guard.lost()).await;
+    let lost = timeout(session.ttl(), guard.lost()).await;
     assert_eq!(lost.expect("told within the TTL"), Lost::Expired);
     assert!(!guard.is_held());
     node.unpause().await;
@@ -137,8 +136,7 @@ async fn members_paused_killed_and_disconnected_cost_no_lock_and_no_place_in_lin
         }
     }
     held.release().await.unwrap();
-    let closing: Result<(), _> = holders.close().await;
-    closing.unwrap();
+    holders.close().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -146,7 +144,7 @@ async fn members_paused_killed_and_disconnected_cost_no_lock_and_no_place_in_lin
 async fn a_holder_whose_members_lose_each_other_is_told_before_the_next_one_holds() {
     let trio = Trio::start().await;
     let session = session(trio.client().await, 4).await;
-    let guard: LockGuard = mutex(&session, "jobs/c").lock().await.unwrap();
+    let guard = mutex(&session, "jobs/c").lock().await.unwrap();
     for node in &trio.nodes[..2] {
         node.disconnect().await;
     }

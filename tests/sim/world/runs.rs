@@ -5,6 +5,7 @@
 //! wrong leaves its whole story in a file.
 
 use super::World;
+use crate::support::env;
 use std::path::Path;
 
 /// Runs from the first seed on that are made unless asked otherwise.
@@ -15,12 +16,6 @@ const PARTS: u64 = 8;
 
 /// How much of a story is shown.
 const LINES: usize = 60;
-
-/// A number from the environment.
-fn env(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().expect("a number"))
-}
 
 fn part(part: u64) {
     let first = env("SIM_SEED").unwrap_or(1);

@@ -15,6 +15,7 @@
 
 mod auth;
 mod cluster;
+mod env;
 mod etcd;
 mod etcdctl;
 mod line;
@@ -38,6 +39,7 @@ mod waiting;
 pub use self::{
     auth::Guarded,
     cluster::Cluster,
+    env::env,
     etcd::{Etcd, Member, connect},
     etcdctl::{etcdctl, etcdctl_elect, etcdctl_lock, etcdctl_observe},
     links::Links,
