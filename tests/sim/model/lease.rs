@@ -82,6 +82,7 @@ impl Model {
     /// Deletes a lease and, at one revision, all its keys.
     pub fn revoke(&mut self, id: i64) -> Result<(), Status> {
         let lease = self.leases.remove(&id).ok_or_else(not_found)?;
+        self.ended.insert(id);
         let mut events = Vec::new();
         for key in lease.keys {
             let kv = self.keys[&key].clone();

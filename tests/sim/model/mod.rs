@@ -13,7 +13,7 @@ pub use lease::Renewal;
 
 use etcd_client::proto::{PbEvent, PbKeyValue, PbResponseHeader, PbWatchResponse};
 use lease::Lease;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tonic::Status;
 use watch::Watcher;
@@ -28,6 +28,8 @@ pub struct Model {
     /// What the change to each revision was.
     history: Vec<(i64, Vec<PbEvent>)>,
     leases: BTreeMap<i64, Lease>,
+    /// The ids of those that have ended: a late grant gives one of them a second life.
+    ended: BTreeSet<i64>,
     watchers: BTreeMap<(u64, i64), Watcher>,
     /// What is to be sent on which watch stream.
     outbox: Vec<(u64, PbWatchResponse)>,
@@ -59,6 +61,11 @@ impl Model {
     /// All keys, in order.
     pub fn keys(&self) -> impl Iterator<Item = &PbKeyValue> {
         self.keys.values()
+    }
+
+    /// Whether a lease of that id has come to its end, once at least.
+    pub fn has_ended(&self, lease: i64) -> bool {
+        self.ended.contains(&lease)
     }
 
     /// The ids of all leases, in order.

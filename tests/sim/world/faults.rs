@@ -82,7 +82,9 @@ impl Faults {
         world.story.tell("", "the faults are over");
         world.net.heal(world.now);
         world.server.lies_until = world.now;
-        world.healed = Some(world.now);
+        let pauses = world.hosts.iter().filter_map(|host| host.paused_until);
+        let held_up = pauses.fold(world.net.last_on_a_stream(), Duration::max);
+        world.healed = Some(world.now.max(held_up));
         // Something that is seen when all is well: an operator's delete.
         if world.rng.bool() {
             world.strike(Fault::DeleteKey);

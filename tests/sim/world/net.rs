@@ -83,6 +83,12 @@ impl Net {
         };
     }
 
+    /// When the last thing arrives that is on its way on a stream.
+    pub fn last_on_a_stream(&self) -> Duration {
+        let lasts = self.streams.values().flat_map(|(_, lasts)| lasts);
+        lasts.max().copied().unwrap_or_default()
+    }
+
     /// The streams on links that are meant.
     pub fn streams(&self, meant: impl Fn(Link) -> bool) -> Vec<u64> {
         let streams = self.streams.iter().filter(|(_, (link, _))| meant(*link));
