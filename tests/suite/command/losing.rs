@@ -169,18 +169,19 @@ async fn a_loss_is_told_with_its_reason_and_who_holds_now() {
     let client = etcd.client().await;
     let session = session(client.clone(), 60).await;
     let door = mutex(&session, "a");
-    let held = async || {
-        soon("it is held", async || {
-            let line = door.queue().await.unwrap();
-            line.first().cloned().ok_or("nobody holds".to_owned())
-        })
-        .await
+    let dir = tempfile::tempdir().unwrap();
+    let begun = dir.path().join("begun");
+    let script = format!("touch {}; exec sleep 1000", begun.display());
+    let args = ["run", "--ttl", "2s", "a", "--", "sh", "-c", &script];
+    // Its key tells that it is held; that it knows, what it runs.
+    let runs = async || {
+        soon("it runs", async || ensure(begun.exists(), "it does not")).await;
+        std::fs::remove_file(&begun).unwrap();
     };
-    let args = ["run", "--ttl", "2s", "a", "--", "sleep", "1000"];
 
     let endpoint = proxy.endpoint();
     let (cut, ()) = tokio::join!(output(&endpoint, &args), async {
-        held().await;
+        runs().await;
         proxy.hold();
     });
     let said = complaint(&cut);
@@ -193,7 +194,8 @@ async fn a_loss_is_told_with_its_reason_and_who_holds_now() {
 
     let endpoint = etcd.endpoint();
     let (broken, next) = tokio::join!(output(&endpoint, &args), async {
-        let holder = held().await;
+        runs().await;
+        let holder = door.queue().await.unwrap().remove(0);
         let next = waiter(&door).await;
         door.break_if(holder.token).await.unwrap();
         next.await.unwrap()

@@ -73,16 +73,16 @@ async fn a_hangup_that_is_ignored_stays_ignored() {
 #[tokio::test]
 async fn a_child_that_stands_still_hears_term() {
     let etcd = Etcd::start().await;
-    let script = "kill -STOP $$";
+    let script = "echo $$; kill -STOP $$";
     let args = ["run", "a", "--", "sh", "-c", script];
-    let ours = Puppet::spawn(&program(&etcd.endpoint(), &args));
+    let mut ours = Puppet::spawn(&program(&etcd.endpoint(), &args));
     let client = etcd.client().await;
-    crate::support::soon("it holds", async || {
-        let line = keys(&client, "a/").await;
-        crate::support::ensure(line.len() == 1, format!("{line:?}"))
+    let child = ours.line().await;
+    crate::support::soon("it stands still", async || {
+        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
+        crate::support::ensure(stat.contains(") T "), stat)
     })
     .await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
     ours.process.term();
     assert_eq!(ours.process.exit().await.code(), Some(143));
     soon_nothing(&client).await;
