@@ -14,7 +14,7 @@ mod demo;
 
 use children::{Result, told_to_end};
 use etcd_lock::scheduler::{Tick, TickOutcome};
-use etcd_lock::{Hold, Session, etcd_client::Client};
+use etcd_lock::{Hold, Session};
 use std::time::{Duration, SystemTime};
 use tokio::time::sleep;
 
@@ -36,7 +36,7 @@ async fn main() -> Result<()> {
 /// One instance: asks for the run at every tick. `first` is in seconds since 1970.
 async fn instance(name: &str, first: u64) -> Result<()> {
     let endpoints = std::env::var("ETCD_ENDPOINTS").map_err(|_| "please set ETCD_ENDPOINTS")?;
-    let client = Client::connect(endpoints.split(',').collect::<Vec<_>>(), None).await?;
+    let client = etcd_lock::connect(endpoints.split(',').collect::<Vec<_>>(), None).await?;
     let session = Session::builder(client)
         .ttl(EVERY)
         .label(name)

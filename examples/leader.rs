@@ -14,8 +14,8 @@
 mod children;
 
 use children::{Children, Result, told_to_end};
+use etcd_lock::Session;
 use etcd_lock::scheduler::{Leading, Outcome, Term};
-use etcd_lock::{Session, etcd_client::Client};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
@@ -36,7 +36,7 @@ async fn main() -> Result<()> {
 /// All it takes to have one leader.
 async fn serve() -> Result<()> {
     let endpoints = std::env::var("ETCD_ENDPOINTS").map_err(|_| "please set ETCD_ENDPOINTS")?;
-    let client = Client::connect(endpoints.split(',').collect::<Vec<_>>(), None).await?;
+    let client = etcd_lock::connect(endpoints.split(',').collect::<Vec<_>>(), None).await?;
     let leading = Leading::new(Session::builder(client).ttl(TTL), "examples/leader")?
         .value(std::process::id().to_string());
     match leading.run(told_to_end(), lead).await {

@@ -32,7 +32,7 @@ mod stage;
 #[path = "scheduler/store.rs"]
 mod store;
 
-use etcd_lock::etcd_client::{Client, ConnectOptions};
+use etcd_lock::etcd_client::Client;
 use etcd_lock::{Error, LockGuard, Lost, Mutex, Session};
 use std::io::{Read, Write};
 use std::process::ExitCode;
@@ -152,17 +152,12 @@ async fn job(guard: &LockGuard, store: &Store) -> Result<()> {
     }
 }
 
-/// Connects as is recommended for locks: a member that has lost its cluster says so, instead of
-/// being silent.
 async fn connect() -> Result<Client> {
     let endpoints = std::env::var("ETCD_ENDPOINTS").map_err(
         |_| "ETCD_ENDPOINTS is not set; try: ci/with-etcd cargo run --example scheduler",
     )?;
-    let options = ConnectOptions::new()
-        .with_connect_timeout(Duration::from_secs(1))
-        .with_require_leader(true);
     let endpoints: Vec<_> = endpoints.split(',').collect();
-    Ok(Client::connect(endpoints, Some(options)).await?)
+    Ok(etcd_lock::connect(endpoints, None).await?)
 }
 
 async fn told_to_stop(stop: &Notify) {

@@ -21,12 +21,10 @@
 //! # Quick start
 //!
 //! ```no_run
-//! use etcd_lock::etcd_client::{Client, ConnectOptions};
 //! use etcd_lock::{Mutex, Session};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let options = ConnectOptions::new().with_require_leader(true);
-//! let client = Client::connect(["http://127.0.0.1:2379"], Some(options)).await?;
+//! let client = etcd_lock::connect(["http://127.0.0.1:2379"], None).await?;
 //! let session = Session::open(client).await?; // one for the whole process
 //!
 //! let mutex = Mutex::new(&session, "jobs/nightly")?;
@@ -164,9 +162,16 @@
 //! `a` and `a/b` are different locks here. In Go they collide: a Go client that waits for `a` also
 //! waits for whoever holds `a/b`. Do not nest names where Go takes part.
 //!
-//! # Configuring the client
+//! # Connecting
 //!
-//! Give [`Client::connect`](etcd_client::Client::connect) all members of the cluster, and these
+//! [`connect`] makes an ordinary client, on a connection that sends every request to one healthy
+//! member, the raft leader if it can, and moves on at the first sign of trouble. Give it all members
+//! of the cluster, and `with_user(…)` where etcd has authentication on; the user needs to read and
+//! write `name/`.
+//!
+//! A client that you have already does as well. It sends each request to a member chosen at random
+//! and has no failover, so with one of three members away this crate has to ask more often; no
+//! error comes of it. Give [`Client::connect`](etcd_client::Client::connect) all members, and these
 //! [options](etcd_client::ConnectOptions):
 //!
 //! - `with_require_leader(true)`: a member that has lost its cluster then says so to those who
@@ -174,7 +179,6 @@
 //! - `with_connect_timeout(…)` of a second or two, so that a dead host is given up soon.
 //! - `with_keep_alive(…)`, if you like, at most every 5 s: etcd closes the connection of who pings
 //!   more often.
-//! - `with_user(…)` where etcd has authentication on; the user needs to read and write `name/`.
 //!
 //! A request timeout is not needed: every request of this crate has a limit of its own.
 //!
@@ -209,6 +213,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod clock;
+mod connection;
 mod election;
 mod error;
 mod etcd;
@@ -228,6 +233,7 @@ pub mod scheduler;
 mod session;
 mod validity;
 
+pub use connection::connect;
 pub use election::{Election, Leader, Leadership};
 pub use error::{Error, Lost, Result};
 pub use etcd_client;

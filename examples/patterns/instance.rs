@@ -2,7 +2,6 @@
 //! nothing of it goes on meanwhile, its renewals included.
 
 use super::children::Result;
-use etcd_lock::etcd_client::{Client, ConnectOptions};
 use etcd_lock::{LockGuard, Mutex, Session};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -33,9 +32,8 @@ pub(crate) async fn hold(lock: &str, label: &str) -> Result<LockGuard> {
 pub(crate) async fn hold_for(ttl: Duration, lock: &str, label: &str) -> Result<LockGuard> {
     let endpoints = std::env::var("ETCD_ENDPOINTS")
         .map_err(|_| "ETCD_ENDPOINTS is not set; try: ci/with-etcd cargo run --example patterns")?;
-    let options = ConnectOptions::new().with_require_leader(true);
     let endpoints: Vec<_> = endpoints.split(',').collect();
-    let client = Client::connect(endpoints, Some(options)).await?;
+    let client = etcd_lock::connect(endpoints, None).await?;
     let session = Session::builder(client)
         .ttl(ttl)
         .label(label)

@@ -1,6 +1,7 @@
 //! What an error of etcd-client means to us. The codes mislead (a killed server is
 //! `Unknown`, a client's timeout `Cancelled`), so some texts decide before the code does.
 
+use crate::connection::NOT_SENT as NOT_SENT_TEXT;
 use etcd_client::Error;
 
 /// What to do about an error.
@@ -24,7 +25,7 @@ const RETRY: Verdict = Verdict::Retry { doubtful: true };
 const NOT_SENT: Verdict = Verdict::Retry { doubtful: false };
 
 /// Texts that decide whatever the code is; the first that fits counts.
-const BY_TEXT: [(&str, Verdict); 13] = [
+const BY_TEXT: [(&str, Verdict); 14] = [
     ("lease not found", Verdict::LeaseGone),
     ("lease already exists", Verdict::LeaseExists),
     ("revision of auth store is old", Verdict::Refresh),
@@ -36,6 +37,7 @@ const BY_TEXT: [(&str, Verdict); 13] = [
     ("tcp connect error", NOT_SENT),
     // The runtime that made the client is gone.
     ("Service was not ready", Verdict::Fatal),
+    (NOT_SENT_TEXT, NOT_SENT),
     ("database space exceeded", Verdict::Fatal),
     // By code it is like "too many requests": `ResourceExhausted`.
     ("message larger than max", Verdict::Fatal),

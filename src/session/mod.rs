@@ -69,10 +69,10 @@ use tokio::time::Instant;
 /// # Examples
 ///
 /// ```no_run
-/// use etcd_lock::{Session, etcd_client::Client};
+/// use etcd_lock::Session;
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let client = Client::connect(["127.0.0.1:2379"], None).await?;
+/// let client = etcd_lock::connect(["127.0.0.1:2379"], None).await?;
 /// let session = Session::open(client).await?;
 /// // … locks …
 /// session.close().await?;

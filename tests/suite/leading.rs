@@ -6,13 +6,13 @@
 
 use std::time::Duration;
 
-use etcd_client::{Client, ConnectOptions};
+use etcd_client::ConnectOptions;
 use etcd_lock::scheduler::{Leading, Outcome, Term};
 use etcd_lock::{Election, Error, Lost, Session, SessionBuilder};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
-use crate::support::{Etcd, Log, ensure, keys, leases, soon, unique};
+use crate::support::{Etcd, Log, connect_with, ensure, keys, leases, soon, unique};
 
 /// Longer than any test: nothing here ends by expiry.
 const TTL: Duration = Duration::from_secs(60);
@@ -231,7 +231,7 @@ async fn a_candidate_that_etcd_refuses_is_told_why() {
     }
     admin.auth_enable().await.unwrap();
     let options = ConnectOptions::new().with_user("limited", "secret");
-    let client = Client::connect([etcd.endpoint()], Some(options))
+    let client = connect_with(&[etcd.endpoint()], Some(options))
         .await
         .unwrap();
     let leading = Leading::new(Session::builder(client), &name).unwrap();

@@ -103,6 +103,7 @@ mod breaking;
 mod cancellation;
 #[cfg(feature = "cli")]
 mod command;
+mod connecting;
 mod contract;
 mod election;
 mod election_faults;

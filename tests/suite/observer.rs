@@ -15,7 +15,7 @@ use etcd_lock::{Election, Error, Leader, Observer, Session};
 use tokio::time::timeout;
 use tokio_stream::StreamExt;
 
-use crate::support::{Etcd, ensure, keys, soon, unique};
+use crate::support::{Etcd, connect_with, ensure, keys, soon, unique};
 
 const TTL: Duration = Duration::from_secs(2);
 
@@ -182,7 +182,7 @@ async fn with_users(etcd: &Etcd) -> (Client, Client) {
 
 async fn as_user(etcd: &Etcd, user: &str) -> Client {
     let options = ConnectOptions::new().with_user(user, "secret");
-    let client = Client::connect([etcd.endpoint()], Some(options)).await;
+    let client = connect_with(&[etcd.endpoint()], Some(options)).await;
     client.unwrap()
 }
 

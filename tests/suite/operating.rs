@@ -4,12 +4,12 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use etcd_client::{Client, ConnectOptions};
+use etcd_client::ConnectOptions;
 use etcd_lock::Lost;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::support::{Etcd, etcdctl, keys, lost, mutex, session, waiter};
+use crate::support::{Etcd, connect_with, etcdctl, keys, lost, mutex, session, waiter};
 
 pub(crate) const GUIDE: &str = include_str!("../../src/guide/operating.md");
 
@@ -160,7 +160,7 @@ async fn the_role_for_locks_opens_its_locks_and_no_others() {
         assert!(done.status.success(), "{done:?}");
     }
     let options = ConnectOptions::new().with_user("worker", "a secret");
-    let client = Client::connect([etcd.endpoint()], Some(options)).await;
+    let client = connect_with(&[etcd.endpoint()], Some(options)).await;
     let session = session(client.unwrap(), 10).await;
     let door = mutex(&session, "locks/nightly");
     let guard = door.lock().await.unwrap();

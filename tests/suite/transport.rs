@@ -9,7 +9,7 @@ use etcd_lock::{Error, Session};
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
-use crate::support::{BOUND, Etcd, Pki, Setup, Signed, mutex, soon_nothing, waiter};
+use crate::support::{BOUND, Etcd, Pki, Setup, Signed, connect_with, mutex, soon_nothing, waiter};
 
 fn read(path: &Path) -> Vec<u8> {
     std::fs::read(path).unwrap()
@@ -22,7 +22,7 @@ async fn client(endpoints: &[String], ca: &Pki, signed: Option<&Signed>) -> Clie
         tls = tls.identity(Identity::from_pem(read(cert), read(key)));
     }
     let options = ConnectOptions::new().with_tls(tls);
-    Client::connect(endpoints, Some(options)).await.unwrap()
+    connect_with(endpoints, Some(options)).await.unwrap()
 }
 
 #[tokio::test]

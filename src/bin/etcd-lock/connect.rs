@@ -21,9 +21,7 @@ pub(crate) async fn connect(etcd: &Etcd) -> Result<Client, Failure> {
         let text = format!("the endpoint {url:?} has no port; etcd's is 2379, as a rule");
         return Err(Failure::failed(text));
     }
-    let mut options = ConnectOptions::new()
-        .with_require_leader(true)
-        .with_connect_timeout(etcd.dial_timeout);
+    let mut options = ConnectOptions::new().with_connect_timeout(etcd.dial_timeout);
     if let Some((user, password)) = login(etcd)? {
         options = options.with_user(user, password);
     }
@@ -32,7 +30,7 @@ pub(crate) async fn connect(etcd: &Etcd) -> Result<Client, Failure> {
     }
     let deadline = Instant::now() + WITHIN;
     loop {
-        let connecting = Client::connect(&endpoints, Some(options.clone()));
+        let connecting = etcd_lock::connect(&endpoints, Some(options.clone()));
         let error = match timeout_at(deadline, connecting).await {
             Ok(Ok(client)) => return Ok(client),
             Ok(Err(error)) => error,

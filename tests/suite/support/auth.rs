@@ -2,6 +2,7 @@
 
 use etcd_client::{Client, ConnectOptions, Permission};
 
+use super::client::connect_with;
 use super::etcd::Etcd;
 use super::proxy::Proxy;
 use super::setup::Setup;
@@ -76,6 +77,6 @@ impl Guarded {
 
 async fn client_of(user: &str, endpoint: &str) -> Client {
     let options = ConnectOptions::new().with_user(user, "secret");
-    let client = Client::connect([endpoint], Some(options)).await;
+    let client = connect_with(&[endpoint], Some(options)).await;
     client.expect("the user is known")
 }

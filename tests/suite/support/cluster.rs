@@ -2,7 +2,8 @@
 
 use etcd_client::Client;
 
-use super::etcd::{Member, connect};
+use super::client::connect;
+use super::etcd::Member;
 use super::setup::Setup;
 use super::wait::{ensure, soon};
 

@@ -12,6 +12,7 @@ use etcd_client::{Client, StatusResponse};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
+use super::client::connect;
 use super::ports::Port;
 use super::process::{Leashed, program};
 use super::setup::Setup;
@@ -227,11 +228,4 @@ impl Member {
     fn with<T>(&self, act: impl FnOnce(&Leashed) -> T) -> T {
         act(self.process().as_ref().expect("it was started"))
     }
-}
-
-/// A client of these endpoints, unconfigured.
-pub async fn connect(endpoints: &[String]) -> Client {
-    Client::connect(endpoints, None)
-        .await
-        .expect("a client without a user does not dial")
 }

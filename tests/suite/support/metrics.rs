@@ -56,7 +56,7 @@ impl Member {
 }
 
 /// The page `/metrics` of whoever listens there.
-pub(super) async fn page(port: u16) -> String {
+pub async fn page(port: u16) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port))
         .await
         .expect("somebody listens");
@@ -74,7 +74,7 @@ pub(super) async fn page(port: u16) -> String {
     body.to_owned()
 }
 
-pub(super) fn samples(page: &str) -> impl Iterator<Item = (&str, f64)> {
+pub fn samples(page: &str) -> impl Iterator<Item = (&str, f64)> {
     let lines = page.lines().filter(|line| !line.starts_with('#'));
     lines
         .filter_map(|line| line.rsplit_once(' '))

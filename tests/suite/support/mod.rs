@@ -14,6 +14,7 @@
 )]
 
 mod auth;
+mod client;
 mod cluster;
 mod env;
 mod etcd;
@@ -38,13 +39,15 @@ mod waiting;
 
 pub use self::{
     auth::Guarded,
+    client::{connect, connect_with},
     cluster::Cluster,
     env::env,
-    etcd::{Etcd, Member, connect},
+    etcd::{Etcd, Member},
     etcdctl::{etcdctl, etcdctl_elect, etcdctl_lock, etcdctl_observe},
     links::Links,
     locks::{Turn, lost, mutex, session, wait_in_line},
     log::Log,
+    metrics::{page, samples},
     pki::{Pki, Signed},
     ports::{Port, listen},
     process::{Leashed, is_alive},

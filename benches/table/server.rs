@@ -1,0 +1,33 @@
+//! The etcd that `ci/with-etcd` has started, and what it says in numbers.
+
+use crate::{Result, support};
+use etcd_lock::etcd_client::Client;
+
+pub fn endpoints() -> Result<Vec<String>> {
+    let endpoints = std::env::var("ETCD_ENDPOINTS")
+        .map_err(|_| "no ETCD_ENDPOINTS; run this as `ci/with-etcd cargo bench`")?;
+    Ok(endpoints.split(',').map(str::to_owned).collect())
+}
+
+/// A client of etcd-client's making.
+pub async fn theirs() -> Result<Client> {
+    Ok(Client::connect(endpoints()?, None).await?)
+}
+
+/// A client on a connection of our own.
+pub async fn ours() -> Result<Client> {
+    Ok(etcd_lock::connect(endpoints()?, None).await?)
+}
+
+/// The sum of a metric over all its labels that contain `label`.
+pub async fn metric(name: &str, label: &str) -> Result<f64> {
+    let endpoints = endpoints()?;
+    let port = endpoints[0].rsplit(':').next().ok_or("a port")?.parse()?;
+    let page = support::page(port).await;
+    let fits = |id: &str| {
+        let rest = id.strip_prefix(name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('{') && rest.contains(label))
+    };
+    let samples = support::samples(&page).filter(|(id, _)| fits(id));
+    Ok(samples.map(|(_, value)| value).sum())
+}
