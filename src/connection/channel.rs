@@ -1,10 +1,10 @@
 //! The channel: which member gets a request, and when it is the next one's turn.
 
 use super::exchange::{Answer, Request};
-use super::leader::leader;
+use super::leader::{Word, ask_all, newest_leader};
 use super::member::Member;
-use super::problem::Problem;
-use http::Uri;
+use super::problem::{NOT_SENT, Problem};
+use http::{HeaderValue, Uri};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,6 +19,9 @@ use tower::BoxError;
 const LOOKS: u32 = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
 
+/// The header in which etcd-client shows who asks.
+pub(super) const TOKEN: &str = "token";
+
 /// All members, and the one that gets the requests.
 pub(super) struct Sticky {
     table: Mutex<Table>,
@@ -30,6 +33,8 @@ struct Table {
     members: Vec<Arc<Member>>,
     at: usize,
     changes: mpsc::Receiver<Change<Uri, Endpoint>>,
+    /// Of the last request that had one: members tell nobody else who leads.
+    token: Option<HeaderValue>,
 }
 
 impl Sticky {
@@ -38,6 +43,7 @@ impl Sticky {
             members: Vec::new(),
             at: 0,
             changes,
+            token: None,
         };
         Arc::new(Self {
             table: Mutex::new(table),
@@ -47,76 +53,110 @@ impl Sticky {
     }
 
     /// Sends a request to the member whose turn it is, and waits for the head of its answer. While
-    /// it is certain that nothing was sent, the next one gets it.
+    /// it is certain that nothing was sent, the next one gets it, each once.
     pub(super) async fn exchange(
         self: Arc<Self>,
         mut request: Request,
     ) -> Result<Answer, BoxError> {
-        let mut tries = 0;
-        loop {
-            let (member, count) = self.whose_turn()?;
-            let problem = match member.exchange(request, &self.runtime).await {
+        let mut tried = Vec::new();
+        let mut why = Status::unavailable(format!("{NOT_SENT}: there is no endpoint any more"));
+        while let Some((member, is_last)) = self.whose_turn(&request, &tried) {
+            let exchanged = member.exchange(request, is_last, &self.runtime).await;
+            let problem = match exchanged {
                 Ok(answer) => return Ok(answer),
+                Err(Problem::Unfit(status)) => return Err(status.into()),
                 Err(problem) => problem,
             };
             tracing::debug!(member = %member.uri(), %problem, "the next member's turn");
             self.pass_on(&member);
-            tries += 1;
-            request = match problem {
-                Problem::NotSent(request, _) if tries < count => *request,
-                Problem::NotSent(_, status) => return Err(status.into()),
+            tried.push(member);
+            (request, why) = match problem {
+                Problem::NotSent(request, status) => (*request, status),
                 Problem::Broken(error) => return Err(error),
+                Problem::Unfit(status) => return Err(status.into()),
                 Problem::Answered(answer) => return Ok(*answer),
             };
         }
+        Err(why.into())
     }
 
-    /// The member to which a request goes now, and how many there are.
-    fn whose_turn(self: &Arc<Self>) -> Result<(Arc<Member>, usize), Status> {
+    /// The member to which a request goes now, if there is one that it has not been tried with, and
+    /// whether it is the last of these.
+    fn whose_turn(
+        self: &Arc<Self>,
+        request: &Request,
+        tried: &[Arc<Member>],
+    ) -> Option<(Arc<Member>, bool)> {
         let mut table = self.table();
-        table.take_note();
-        let count = table.members.len();
-        if count == 0 {
-            return Err(Status::unavailable("there is no endpoint any more"));
+        let changed = table.take_note();
+        if let Some(token) = request.headers().get(TOKEN)
+            && table.token.as_ref() != Some(token)
+        {
+            table.token = Some(token.clone());
         }
-        let from = table.at;
-        let mut turns = (0..count).map(|i| (from + i) % count);
-        let talks = turns.find(|at| !table.members[*at].is_silent());
-        // With all of them silent, who was not asked for longest.
-        table.at = talks.unwrap_or((from + 1) % count);
-        let member = Arc::clone(&table.members[table.at]);
+        let (from, count) = (table.at, table.members.len());
+        let is_new = |member: &Arc<Member>| !tried.iter().any(|tried| Arc::ptr_eq(tried, member));
+        let turns = (0..count).map(|i| (from + i) % count);
+        let new: Vec<_> = turns.filter(|at| is_new(&table.members[*at])).collect();
+        let talks = |at: &&usize| !table.members[**at].is_silent();
+        // With all of them silent, the one after, so that each is asked now and then.
+        let at = new.iter().find(talks).or(new.get(1)).or(new.first());
+        let at = *at?;
+        table.at = at;
+        let member = Arc::clone(&table.members[at]);
         drop(table);
-        if talks != Some(from) {
+        if at != from || changed {
             self.look_in_background();
         }
-        Ok((member, count))
+        Some((member, new.len() == 1))
     }
 
     /// Makes it the next one's turn, if it was this one's.
     fn pass_on(self: &Arc<Self>, member: &Arc<Member>) {
         let mut table = self.table();
-        let count = table.members.len();
         if table.is_at(member) {
-            table.at = (table.at + 1) % count;
+            table.at = (table.at + 1) % table.members.len();
         }
         drop(table);
         self.look_in_background();
     }
 
-    /// Looks for the raft leader once, and makes it its turn.
+    /// Looks for the raft leader once, and makes it its turn. Tells whether there is no use in
+    /// looking again.
     pub(super) async fn look(&self) -> bool {
-        let members = self.members();
+        let (members, at, token) = {
+            let mut table = self.table();
+            table.take_note();
+            (table.members.clone(), table.at, table.token.clone())
+        };
         if members.len() < 2 {
             return true;
         }
         let endpoints = members.iter().map(|member| member.endpoint().clone());
-        let Some(uri) = leader(endpoints.collect()).await else {
-            return false;
+        let words = ask_all(endpoints.collect(), token).await;
+        // Who has answered there is not silent, whatever became of a request to it.
+        for (member, _) in members
+            .iter()
+            .zip(&words)
+            .filter(|(_, word)| word.is_some())
+        {
+            member.was_heard();
+        }
+        let Some(leader) = newest_leader(&words) else {
+            return words.iter().all(|word| matches!(word, Some(Word::Refused)));
         };
         let mut table = self.table();
-        let at = table.members.iter().position(|member| *member.uri() == uri);
-        table.at = at.unwrap_or(table.at);
-        true
+        // Unless it has become somebody else's turn meanwhile, for reasons that are newer.
+        if table.at == at
+            && let Some(at) = table
+                .members
+                .iter()
+                .position(|now| Arc::ptr_eq(now, &members[leader]))
+        {
+            table.at = at;
+            return true;
+        }
+        false
     }
 
     /// Looks for the raft leader until there is one, for some time, unless somebody does already.
@@ -124,29 +164,23 @@ impl Sticky {
         if self.looking.swap(true, Ordering::Relaxed) {
             return;
         }
-        let whole = Arc::downgrade(self);
+        let sticky = Arc::downgrade(self);
         let looks = async move {
             for _ in 0..LOOKS {
                 tokio::time::sleep(BETWEEN_LOOKS).await;
                 // Nobody can ask any more: no need to know.
-                let Some(sticky) = whole.upgrade() else {
+                let Some(sticky) = sticky.upgrade() else {
                     return;
                 };
                 if sticky.look().await {
                     break;
                 }
             }
-            if let Some(sticky) = whole.upgrade() {
+            if let Some(sticky) = sticky.upgrade() {
                 sticky.looking.store(false, Ordering::Relaxed);
             }
         };
         drop(self.runtime.spawn(looks));
-    }
-
-    fn members(&self) -> Vec<Arc<Member>> {
-        let mut table = self.table();
-        table.take_note();
-        table.members.clone()
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -155,9 +189,12 @@ impl Sticky {
 }
 
 impl Table {
-    /// Takes note of endpoints that were added or removed.
-    fn take_note(&mut self) {
+    /// Takes note of endpoints that were added or removed; tells whether there were others before.
+    fn take_note(&mut self) -> bool {
+        let (at, had) = (self.members.get(self.at).cloned(), !self.members.is_empty());
+        let mut changed = false;
         while let Ok(change) = self.changes.try_recv() {
+            changed = true;
             match change {
                 Change::Insert(uri, endpoint) => {
                     self.members.retain(|member| *member.uri() != uri);
@@ -165,8 +202,13 @@ impl Table {
                 }
                 Change::Remove(uri) => self.members.retain(|member| *member.uri() != uri),
             }
-            self.at = self.at.min(self.members.len().saturating_sub(1));
         }
+        if changed {
+            let still =
+                |member: &Arc<Member>| at.as_ref().is_some_and(|at| Arc::ptr_eq(at, member));
+            self.at = self.members.iter().position(still).unwrap_or(0);
+        }
+        changed && had
     }
 
     fn is_at(&self, member: &Arc<Member>) -> bool {

@@ -1,10 +1,12 @@
 //! Which member leads.
 
-use super::channel::Sticky;
-use super::{Way, channel};
-use etcd_client::Client;
+use super::channel::{Sticky, TOKEN};
+use super::exchange::Request;
+use super::{Given, channel};
+use etcd_client::{Client, Error, StatusResponse};
 use futures_util::future::join_all;
-use http::Uri;
+use http::HeaderValue;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -14,37 +16,73 @@ use tonic::transport::channel::Change;
 /// How long a member has for telling.
 const TELLS_WITHIN: Duration = Duration::from_millis(500);
 
-/// Asks all members at once which of them leads. Over connections that end with the question, as
-/// all but one of them would not be needed again.
-pub(super) async fn leader(members: Vec<Endpoint>) -> Option<Uri> {
-    let words = join_all(members.into_iter().map(word)).await;
-    let words = words.into_iter().flatten();
-    // One that was replaced as the leader may not know yet.
-    let newest = words.max_by_key(|word| (word.term, word.leads))?;
-    newest.leads.then_some(newest.uri)
-}
+/// gRPC's `Unavailable`. tonic's `Code` is that of etcd-client's release of it.
+const UNAVAILABLE: i32 = 14;
 
 /// What a member says of itself.
-struct Word {
-    uri: Uri,
-    term: u64,
-    leads: bool,
+pub(super) enum Word {
+    Status {
+        term: u64,
+        leads: bool,
+    },
+    /// That it does not tell us: some releases of etcd tell only root.
+    Refused,
 }
 
-async fn word(member: Endpoint) -> Option<Word> {
-    let uri = member.uri().clone();
+/// Asks all members at once, with the token of who connects; `None` of who does not answer. Over
+/// connections that end with the question, as all but one of them would not be needed again.
+pub(super) async fn ask_all(
+    members: Vec<Endpoint>,
+    token: Option<HeaderValue>,
+) -> Vec<Option<Word>> {
+    let ask = async |member| {
+        timeout(TELLS_WITHIN, ask(member, token.clone()))
+            .await
+            .ok()?
+    };
+    join_all(members.into_iter().map(ask)).await
+}
+
+/// Which of them leads. One that was replaced as the leader may not know yet: the newest term counts.
+pub(super) fn newest_leader(words: &[Option<Word>]) -> Option<usize> {
+    let words = words.iter().enumerate().filter_map(|(i, word)| match word {
+        Some(Word::Status { term, leads }) => Some((*term, *leads, i)),
+        Some(Word::Refused) | None => None,
+    });
+    words
+        .max()
+        .filter(|(_, leads, _)| *leads)
+        .map(|(_, _, i)| i)
+}
+
+async fn ask(member: Endpoint, token: Option<HeaderValue>) -> Option<Word> {
     let (tell, changes) = mpsc::channel(1);
-    tell.try_send(Change::Insert(uri.clone(), member)).ok()?;
+    let uri = member.uri().clone();
+    let member = member.connect_timeout(TELLS_WITHIN);
+    tell.try_send(Change::Insert(uri, member)).ok()?;
     let sticky = Sticky::new(changes);
+    let exchange = move |mut request: Request| {
+        if let Some(token) = token.clone() {
+            request.headers_mut().insert(TOKEN, token);
+        }
+        Arc::clone(&sticky).exchange(request)
+    };
     // etcd-client tells of an endpoint, too, but without TLS.
     let (tell, _unheard) = mpsc::channel(1);
-    let way = Way(channel(&sticky), tell);
-    let answer = async {
-        let client = Client::connect_with_balanced_channel(["http://unheard"], None, way).await;
-        client?.status().await
-    };
-    let status = timeout(TELLS_WITHIN, answer).await.ok()?.ok()?;
-    let leads = status.leader() == status.header()?.member_id();
-    let term = status.raft_term();
-    Some(Word { uri, term, leads })
+    let given = Given(channel(exchange), tell);
+    let client = Client::connect_with_balanced_channel(["http://unheard"], None, given).await;
+    word(client.ok()?.status().await)
+}
+
+fn word(answer: Result<StatusResponse, Error>) -> Option<Word> {
+    match answer {
+        Ok(status) => Some(Word::Status {
+            term: status.raft_term(),
+            leads: status.leader() == status.header()?.member_id(),
+        }),
+        Err(Error::GRpcStatus(status)) if i32::from(status.code()) != UNAVAILABLE => {
+            Some(Word::Refused)
+        }
+        Err(_) => None,
+    }
 }

@@ -1,14 +1,14 @@
 //! One connection to a member, and whether it talks.
 
-use super::exchange::{Answer, Direct, Request};
-use super::problem::{Problem, whole};
+use super::exchange::{Answer, Direct, Failed, Request};
+use super::problem::{Problem, with_causes};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tonic::transport::{Channel, Endpoint};
 use tower::{BoxError, Service, ServiceExt};
 
-/// After this, silence means that another member should be asked: below the least after which
-/// this crate sends an unanswered request again, so that the second one goes elsewhere.
+/// After this, silence means that another member should be asked: below the least after which this
+/// crate sends an unanswered request again (but for renewals), so that the second goes elsewhere.
 pub(super) const SILENT: Duration = Duration::from_millis(200);
 
 /// After this, it means that a new link should be tried, where there is nobody else to ask.
@@ -38,10 +38,19 @@ impl Way {
         }
     }
 
-    async fn exchange(self, request: Request) -> Result<Answer, BoxError> {
+    async fn exchange(self, request: Request) -> Result<Answer, Problem> {
         match self {
-            Self::Direct(direct) => Ok(direct.exchange(request).await?),
-            Self::Tonic(mut channel) => Ok(channel.call(request).await?),
+            Self::Direct(direct) => direct
+                .exchange(request)
+                .await
+                .map_err(|failed| match failed {
+                    Failed::Request(status) => Problem::Unfit(status),
+                    Failed::Answer(error) => Problem::Broken(error.into()),
+                }),
+            Self::Tonic(mut channel) => {
+                let answered = channel.call(request).await;
+                answered.map_err(|error| Problem::Broken(error.into()))
+            }
         }
     }
 }
@@ -49,16 +58,17 @@ impl Way {
 #[derive(Default)]
 struct Talk {
     unanswered: usize,
-    /// Since when nothing was answered, though something was asked.
+    /// Since when nothing was answered, though something was asked, and waited for.
     silent_since: Option<Instant>,
 }
 
 impl Link {
-    pub(super) async fn to(endpoint: &Endpoint) -> Result<Self, BoxError> {
+    /// Connects within `limit` to one of the member's addresses.
+    pub(super) async fn to(endpoint: &Endpoint, limit: Duration) -> Result<Self, BoxError> {
         let way = if endpoint.uri().scheme_str() == Some("https") {
-            Way::Tonic(endpoint.connect().await?)
+            Way::Tonic(endpoint.clone().connect_timeout(limit).connect().await?)
         } else {
-            Way::Direct(Direct::to(endpoint).await?)
+            Way::Direct(Direct::to(endpoint, limit).await?)
         };
         Ok(Self {
             way,
@@ -85,14 +95,18 @@ impl Link {
     pub(super) async fn exchange(&self, request: Request) -> Result<Answer, Problem> {
         let mut way = self.way.clone();
         if let Err(why) = way.ready().await {
-            return Err(Problem::not_sent(request, &whole(&*why)));
+            return Err(Problem::not_sent(request, &with_causes(&*why)));
         }
-        let mut asked = self.ask();
+        let mut asked = is_answered_soon(request.uri().path()).then(|| self.ask());
         let answered = way.exchange(request).await;
-        asked.answered = true;
-        let answer = answered.map_err(Problem::Broken)?;
+        if let Some(asked) = &mut asked {
+            asked.answered = true;
+        }
+        let answer = answered?;
         let status = answer.headers().get("grpc-status");
-        if status.is_some_and(|status| status == UNAVAILABLE) {
+        // Without a gRPC status, and not "OK", it is what stands before a member that speaks.
+        let is_away = status.map_or(!answer.status().is_success(), |code| code == UNAVAILABLE);
+        if is_away {
             return Err(Problem::Answered(Box::new(answer)));
         }
         Ok(answer)
@@ -113,6 +127,12 @@ impl Link {
     fn talk(&self) -> MutexGuard<'_, Talk> {
         self.talk.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether silence after a request tells of a member. A lock of etcd's own or a campaign waits for
+/// its turn, and what is done for maintenance takes its time.
+fn is_answered_soon(path: &str) -> bool {
+    path.starts_with("/etcdserverpb.") && !path.starts_with("/etcdserverpb.Maintenance/")
 }
 
 /// A request that waits for its answer.

@@ -2,14 +2,16 @@
 
 use super::exchange::{Answer, Request};
 use super::link::{Link, SILENT};
-use super::problem::{Problem, whole};
+use super::problem::{Problem, with_causes};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use http::Uri;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 use tonic::transport::Endpoint;
+use tower::BoxError;
 
 /// How long making a link takes at the most, where the user has not said.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -19,7 +21,7 @@ const RUNTIME_GONE: &str = "Service was not ready: the runtime that connected is
 
 pub(super) struct Member {
     endpoint: Endpoint,
-    link: Mutex<State>,
+    state: Mutex<State>,
 }
 
 enum State {
@@ -41,7 +43,7 @@ impl Member {
     pub(super) fn new(endpoint: Endpoint) -> Self {
         Self {
             endpoint,
-            link: Mutex::new(State::None),
+            state: Mutex::new(State::None),
         }
     }
 
@@ -53,37 +55,64 @@ impl Member {
         self.endpoint.uri()
     }
 
-    /// Whether requests have been waiting for a while, and nothing has come back.
+    /// Whether something is due from it for a while now: an answer, or the link.
     pub(super) fn is_silent(&self) -> bool {
-        match &*self.link() {
+        match &*self.state() {
             State::None => false,
             State::Coming(_, since) => since.elapsed() >= SILENT,
             State::There(link) => link.is_silent(),
         }
     }
 
+    /// Takes note that it has answered, if not on our link: a silent one is not used any more.
+    pub(super) fn was_heard(&self) {
+        let mut state = self.state();
+        if matches!(&*state, State::There(link) if link.is_silent()) {
+            *state = State::None;
+        }
+    }
+
     /// Sends a request, if there is a link or one can be made, and waits for the head of its answer.
+    /// For a link it waits for long only if this `is_last` who can be asked.
     pub(super) async fn exchange(
         self: &Arc<Self>,
-        request: Request,
+        mut request: Request,
+        is_last: bool,
         runtime: &Handle,
     ) -> Result<Answer, Problem> {
-        let link = match self.linked(runtime) {
-            Linked::Now(link) => link,
-            Linked::Soon(link) => match link.await {
-                Ok(link) => link,
-                Err(why) => return Err(Problem::not_sent(request, &why)),
+        // The one that is there may have ended since it was used last.
+        if let Linked::Now(link) = self.linked(runtime) {
+            request = match self.exchange_on(&link, request).await {
+                Err(Problem::NotSent(request, _)) => *request,
+                exchanged => return exchanged,
+            };
+        }
+        let made = match self.linked(runtime) {
+            Linked::Now(link) => Ok(link),
+            Linked::Soon(coming) if is_last => coming.await,
+            Linked::Soon(coming) => match timeout(SILENT, coming).await {
+                Ok(made) => made,
+                Err(_) => Err(format!("{}: no connection yet", self.uri()).into()),
             },
         };
-        let answered = link.exchange(request).await;
-        if matches!(answered, Err(Problem::NotSent(..) | Problem::Broken(_))) {
-            self.forget(&link);
+        match made {
+            Ok(link) => self.exchange_on(&link, request).await,
+            Err(why) => Err(Problem::not_sent(request, &why)),
         }
-        answered
+    }
+
+    async fn exchange_on(&self, link: &Arc<Link>, request: Request) -> Result<Answer, Problem> {
+        let exchanged = link.exchange(request).await;
+        match &exchanged {
+            Err(Problem::NotSent(..)) => self.forget(link),
+            Err(Problem::Broken(error)) if !is_of_one_stream(error) => self.forget(link),
+            Ok(_) | Err(Problem::Broken(_) | Problem::Unfit(_) | Problem::Answered(_)) => {}
+        }
+        exchanged
     }
 
     fn linked(self: &Arc<Self>, runtime: &Handle) -> Linked {
-        let mut state = self.link();
+        let mut state = self.state();
         match &*state {
             State::There(link) if !link.is_dead() => return Linked::Now(Arc::clone(link)),
             State::Coming(link, _) => return Linked::Soon(link.clone()),
@@ -93,7 +122,7 @@ impl Member {
         // A task, so that it is made even if those who need it do not wait for so long.
         let made = runtime.spawn(async move {
             let made = member.make_link().await;
-            *member.link() = match &made {
+            *member.state() = match &made {
                 Ok(link) => State::There(Arc::clone(link)),
                 Err(_) => State::None,
             };
@@ -107,22 +136,28 @@ impl Member {
 
     async fn make_link(&self) -> Result<Arc<Link>, Arc<str>> {
         let limit = self.endpoint.get_connect_timeout().unwrap_or(CONNECT);
-        let why = match tokio::time::timeout(limit, Link::to(&self.endpoint)).await {
+        let why = match timeout(limit, Link::to(&self.endpoint, limit)).await {
             Ok(Ok(link)) => return Ok(Arc::new(link)),
-            Ok(Err(error)) => whole(&*error),
+            Ok(Err(error)) => with_causes(&*error),
             Err(_) => format!("no connection within {limit:?}"),
         };
         Err(format!("{}: {why}", self.uri()).into())
     }
 
     fn forget(&self, broken: &Arc<Link>) {
-        let mut state = self.link();
+        let mut state = self.state();
         if matches!(&*state, State::There(link) if Arc::ptr_eq(link, broken)) {
             *state = State::None;
         }
     }
 
-    fn link(&self) -> MutexGuard<'_, State> {
-        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether an error is that of one request, and the connection stands.
+fn is_of_one_stream(error: &BoxError) -> bool {
+    let error = error.downcast_ref::<h2::Error>();
+    error.is_some_and(h2::Error::is_reset)
 }

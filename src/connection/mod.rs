@@ -1,5 +1,5 @@
-//! A connection of our own making: one healthy member at a time, and no task between a request
-//! and its bytes.
+//! A connection of our own making: one healthy member at a time, and as few tasks as can be between
+//! a request and the socket.
 
 mod channel;
 mod exchange;
@@ -8,23 +8,29 @@ mod link;
 mod member;
 mod problem;
 
+use crate::etcd::{Verdict, classify, silence};
 use channel::Sticky;
 use etcd_client::{BalancedChannelBuilder, Channel, Client, ConnectOptions, Error};
+use exchange::{Answer, Request};
 use http::Uri;
 pub(crate) use problem::NOT_SENT;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tonic::transport::Endpoint;
 use tonic::transport::channel::Change;
-use tower::service_fn;
 use tower::util::BoxCloneSyncService;
+use tower::{BoxError, service_fn};
 
 /// How many changes of endpoints can wait until the next request takes note of them.
 const CHANGES: usize = 1024;
 
 /// How long connecting looks for the raft leader.
 const LOOK_FIRST: Duration = Duration::from_secs(1);
+
+/// How long one try to connect takes, where etcd has to be asked who we are.
+const TRY: Duration = Duration::from_secs(2);
 
 /// Connects to the members of an etcd cluster: quicker than
 /// [`Client::connect`](etcd_client::Client::connect), and around members that fail.
@@ -35,37 +41,40 @@ const LOOK_FIRST: Duration = Duration::from_secs(1);
 /// - **One member gets them all**, the raft leader if it is found, so that no request is forwarded
 ///   to it. (etcd-client sends each to a member chosen at random.)
 /// - **The next member gets them** as soon as this one refuses, breaks off, is silent for 200 ms
-///   with a request unanswered, or has no leader. A request that was certainly not sent goes there
-///   by itself; one that may have been carried out ends with an error, as ever, and this crate's
-///   own requests are then tried again. Streams stay where they were opened for as long as they
-///   live.
-/// - **Over `http://`, nobody carries them**: who makes a request writes it to HTTP/2's buffers, and
-///   who receives the answer is woken by the connection. In etcd-client's channel, and over
-///   `https://`, there are four more tasks between the two.
+///   with a request unanswered, or has no leader. One that may have been carried out ends with an
+///   error, as ever, and this crate's own requests are then tried again. Over `http://`, one that was
+///   certainly not sent goes to the next by itself. Streams stay where they were opened for as long
+///   as they live.
+/// - **Over `http://`, nobody carries them**: who makes a request puts it into HTTP/2's buffers, and
+///   is woken by the connection when the answer is there. In etcd-client's channel, and over
+///   `https://`, there are three more tasks between the two.
 ///
 /// # Options
 ///
 /// Those of etcd-client, and [`with_require_leader`](ConnectOptions::with_require_leader) in any
 /// case. Where [`with_connect_timeout`](ConnectOptions::with_connect_timeout) is not given, it is
-/// 2 s. Over `http://`, `with_keep_alive` and `with_timeout` do nothing: silence is noticed without
-/// pings, and every request of this crate has a limit of its own. `with_openssl_tls` is not
-/// supported.
+/// 2 s; where [`with_tcp_keepalive`](ConnectOptions::with_tcp_keepalive) is not, 10 s over
+/// `http://`. There, `with_keep_alive` and `with_timeout` do nothing: this crate's own requests have
+/// limits, and its streams are asked whether they live. Yours have no limit but those of TCP (a
+/// host that is gone is noticed after some 20 s, a process that is frozen is not); put a
+/// [`timeout`](tokio::time::timeout) around them. `with_openssl_tls` is not supported.
 ///
 /// # Not promised
 ///
 /// That it is the raft leader whom requests go to. It is looked for when connecting, for at most a
-/// second, and after trouble, for about ten; a leader that changes otherwise costs each request the
-/// way from one member to the other, as with etcd-client.
+/// second, and after trouble, for ten to twenty; a leader that changes otherwise costs each request
+/// the way from one member to the other, as with etcd-client. With authentication, etcd 3.5.28 and
+/// some later releases tell only root who leads.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future leaves nothing behind.
+/// Dropping the future leaves nothing behind but connections on their way, which end by themselves.
 ///
 /// # Errors
 ///
 /// Those of [`Client::connect`](etcd_client::Client::connect): an endpoint that is none, no
-/// endpoint, a user that etcd does not know. Without a user, that no member answers is no error:
-/// the first request that needs one tells.
+/// endpoint, a user that etcd does not know, or, with a user, that no member answers within 2 s for
+/// each. Without a user, that no member answers is no error: the first request that needs one tells.
 ///
 /// # Panics
 ///
@@ -87,27 +96,50 @@ pub async fn connect<E: AsRef<str>>(
     options: Option<ConnectOptions>,
 ) -> Result<Client, Error> {
     let options = options.unwrap_or_default().with_require_leader(true);
-    let (tell, changes) = mpsc::channel(CHANGES.max(endpoints.as_ref().len()));
+    let endpoints: Vec<_> = endpoints.as_ref().iter().map(AsRef::as_ref).collect();
+    let mut last = silence();
+    for first in 0..endpoints.len().max(1) {
+        // With a user, one member is asked, which may be frozen: each comes first once.
+        let mut endpoints = endpoints.clone();
+        endpoints.rotate_left(first);
+        // Boxed, as it is large.
+        let connected = timeout(TRY, Box::pin(connect_to(&endpoints, options.clone()))).await;
+        last = match connected {
+            Ok(Ok(client)) => return Ok(client),
+            Ok(Err(error)) => error,
+            Err(_) => silence(),
+        };
+        if !matches!(classify(&last), Verdict::Retry { .. }) {
+            break;
+        }
+    }
+    Err(last)
+}
+
+async fn connect_to(endpoints: &[&str], options: ConnectOptions) -> Result<Client, Error> {
+    let (tell, changes) = mpsc::channel(CHANGES.max(endpoints.len()));
     let sticky = Sticky::new(changes);
-    let way = Way(channel(&sticky), tell);
-    // Boxed: it authenticates, if there is a user.
-    let client = Client::connect_with_balanced_channel(endpoints, Some(options), way);
-    let client = Box::pin(client).await?;
-    let look = Box::pin(sticky.look());
-    tokio::time::timeout(LOOK_FIRST, look).await.ok();
+    let given = {
+        let sticky = Arc::clone(&sticky);
+        let exchange = move |request| Arc::clone(&sticky).exchange(request);
+        Given(channel(exchange), tell)
+    };
+    let client = Client::connect_with_balanced_channel(endpoints, Some(options), given).await?;
+    timeout(LOOK_FIRST, sticky.look()).await.ok();
     Ok(client)
 }
 
-fn channel(sticky: &Arc<Sticky>) -> Channel {
-    let sticky = Arc::clone(sticky);
-    let service = service_fn(move |request| Arc::clone(&sticky).exchange(request));
-    Channel::Custom(BoxCloneSyncService::new(service))
+fn channel<F>(exchange: impl Fn(Request) -> F + Clone + Send + Sync + 'static) -> Channel
+where
+    F: Future<Output = Result<Answer, BoxError>> + Send + 'static,
+{
+    Channel::Custom(BoxCloneSyncService::new(service_fn(exchange)))
 }
 
 /// What etcd-client is to send its requests on, and where it tells the endpoints.
-struct Way(Channel, mpsc::Sender<Change<Uri, Endpoint>>);
+struct Given(Channel, mpsc::Sender<Change<Uri, Endpoint>>);
 
-impl BalancedChannelBuilder for Way {
+impl BalancedChannelBuilder for Given {
     type Error = Error;
 
     fn balanced_channel(

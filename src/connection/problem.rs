@@ -6,7 +6,7 @@ use std::fmt;
 use tonic::Status;
 use tower::BoxError;
 
-/// How the text of an error begins if the request was certainly not sent.
+/// What the text of an error has if the request was certainly not sent.
 /// [`classify`](crate::etcd::classify) goes by it.
 pub(crate) const NOT_SENT: &str = "not sent to etcd";
 
@@ -15,6 +15,8 @@ pub(super) enum Problem {
     NotSent(Box<Request>, Status),
     /// What was sent may have been carried out.
     Broken(BoxError),
+    /// It is the request that is wrong, and not the member.
+    Unfit(Status),
     /// An answer, to the effect that this member cannot serve now.
     Answered(Box<Answer>),
 }
@@ -27,7 +29,7 @@ impl Problem {
 }
 
 /// An error with its causes, which etcd-client's errors do not show.
-pub(super) fn whole(error: &(dyn Error + 'static)) -> String {
+pub(super) fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -40,8 +42,8 @@ pub(super) fn whole(error: &(dyn Error + 'static)) -> String {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotSent(_, status) => f.write_str(status.message()),
             Self::Broken(error) => write!(f, "broken off: {error}"),
+            Self::NotSent(_, status) | Self::Unfit(status) => f.write_str(status.message()),
             Self::Answered(_) => f.write_str("it says that it is unavailable"),
         }
     }

@@ -54,6 +54,14 @@ const FATAL_CODES: [i32; 9] = [3, 5, 6, 7, 9, 11, 12, 15, 16];
 const PERMISSION_DENIED: i32 = 7;
 const OUT_OF_RANGE: i32 = 11;
 
+/// What a request that nobody answers ends with.
+pub(crate) fn silence() -> Error {
+    Error::IoError(std::io::Error::new(
+        std::io::ErrorKind::TimedOut,
+        "no member of the cluster answered in time",
+    ))
+}
+
 pub(crate) fn classify(error: &Error) -> Verdict {
     if let Some(verdict) = classify_text(&error.to_string()) {
         return verdict;

@@ -9,7 +9,9 @@ mod line;
 mod under;
 mod write;
 
-pub(crate) use classify::{Verdict, classify, classify_text, is_denied, is_not_carried_out};
+pub(crate) use classify::{
+    Verdict, classify, classify_text, is_denied, is_not_carried_out, silence,
+};
 pub(crate) use guarded::Guarded;
 pub(crate) use lease::Renewals;
 pub(crate) use line::{Look, Standing};

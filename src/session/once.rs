@@ -6,9 +6,9 @@
 //! member comes minutes late (see the janitor). That is to settle it.
 
 use super::core::Core;
-use super::retry::{REFRESHES, backoff, silence};
+use super::retry::{REFRESHES, backoff};
 use crate::error::{Error, Lost, Result};
-use crate::etcd::{Verdict, classify, is_not_carried_out};
+use crate::etcd::{Verdict, classify, is_not_carried_out, silence};
 use std::pin::pin;
 use tokio::sync::SemaphorePermit;
 use tokio::time::{Instant, sleep, timeout};

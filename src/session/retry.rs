@@ -7,7 +7,7 @@
 //! a frozen one costs a pause. Every request is made so that being carried out twice is harmless.
 
 use super::pace::Pace;
-use crate::etcd::{Etcd, Verdict, classify};
+use crate::etcd::{Etcd, Verdict, classify, silence};
 use etcd_client::Error;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -247,12 +247,4 @@ impl<'a, F: Future> Race<'a, F> {
 pub(crate) fn backoff(failures: u32) -> Duration {
     let full = FIRST_PAUSE * (1 << (failures.saturating_sub(1)).min(8));
     full.min(LONGEST_PAUSE).mul_f64(0.5 + fastrand::f64() / 2.0)
-}
-
-/// What a request that nobody answers ends with.
-pub(super) fn silence() -> Error {
-    Error::IoError(std::io::Error::new(
-        std::io::ErrorKind::TimedOut,
-        "no member of the cluster answered in time",
-    ))
 }

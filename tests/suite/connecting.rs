@@ -118,6 +118,46 @@ async fn a_member_frozen_costs_those_who_ask_within_a_fifth_of_a_second_no_more(
 }
 
 #[tokio::test]
+async fn a_leader_that_goes_on_after_a_while_gets_the_requests_again() {
+    let lined = Lined::start().await;
+    let client = lined.client().await;
+    let leader = lined.cluster.leader_index().await;
+    // For less than the others would wait before they elect another.
+    lined.lines[leader].hold();
+    let abandoned = timeout(SECOND / 4, ask(&client)).await;
+    abandoned.unwrap_err();
+    ask(&client).await.unwrap();
+    lined.lines[leader].heal();
+    within(10 * SECOND, "the leader is asked", async || {
+        let bytes = lined.bytes_of(ask(&client)).await;
+        ensure(bytes[leader] > 0, format!("{bytes:?}, m{leader} leads"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn members_that_were_silent_once_are_asked_when_the_others_are_gone() {
+    let lined = Lined::start().await;
+    let client = lined.client().await;
+    ask(&client).await.unwrap();
+    let leader = lined.cluster.leader_index().await;
+    for line in &lined.lines {
+        line.hold();
+    }
+    for _ in 0..6 {
+        timeout(SECOND / 4, ask(&client)).await.unwrap_err();
+    }
+    for line in &lined.lines {
+        line.heal();
+    }
+    lined.cluster.members[leader].kill();
+    lined.lines[leader].cut();
+    for _ in 0..100 {
+        timeout(SECOND, ask(&client)).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_line_that_is_silent_is_left_for_another() {
     let lined = Lined::start().await;
     let client = lined.client().await;
@@ -202,6 +242,16 @@ async fn with_nobody_there_a_request_says_so_at_once_and_later_ones_are_answered
 }
 
 #[tokio::test]
+async fn a_connection_that_ended_meanwhile_costs_no_request() {
+    let etcd = Etcd::start().await;
+    let client = connect(&[etcd.endpoint()]).await;
+    ask(&client).await.unwrap();
+    etcd.kill();
+    etcd.restart().await;
+    ask(&client).await.unwrap();
+}
+
+#[tokio::test]
 async fn endpoints_come_and_go() {
     let cluster = Cluster::start(3).await;
     let [first, second, third] = &cluster.endpoints()[..] else {
@@ -245,6 +295,35 @@ async fn a_user_is_logged_in_and_a_stranger_refused() {
     let refused = etcd_lock::connect([&endpoint], options("mallory", "secret")).await;
     let text = refused.err().unwrap().to_string();
     assert!(text.contains("authentication failed"), "{text}");
+}
+
+#[tokio::test]
+async fn a_user_is_logged_in_though_the_first_member_is_silent() {
+    let etcd = Guarded::start().await;
+    let silent = Proxy::to(&etcd.etcd.endpoint()).await;
+    silent.hold();
+    let endpoints = [silent.endpoint(), etcd.etcd.endpoint()];
+    let options = ConnectOptions::new().with_user("anna", "secret");
+    let client = etcd_lock::connect(endpoints, Some(options)).await;
+    cycles(client.unwrap(), "both/a", 3).await;
+}
+
+#[tokio::test]
+async fn with_authentication_the_raft_leader_is_found_as_well() {
+    let lined = Lined::start().await;
+    let leader = lined.cluster.leader_index().await;
+    let mut admin = lined.cluster.members[leader].client().await;
+    admin.role_add("root").await.unwrap();
+    admin.user_add("root", "secret", None).await.unwrap();
+    admin.user_grant_role("root", "root").await.unwrap();
+    admin.auth_enable().await.unwrap();
+    let endpoints: Vec<_> = lined.lines.iter().map(Proxy::endpoint).collect();
+    let options = ConnectOptions::new().with_user("root", "secret");
+    let client = etcd_lock::connect(endpoints, Some(options)).await.unwrap();
+    let bytes = lined.bytes_of(Box::pin(cycles(client, "a", 50))).await;
+    for (member, bytes) in bytes.into_iter().enumerate() {
+        assert_eq!(bytes > 1000, member == leader, "{bytes} bytes to m{member}");
+    }
 }
 
 #[tokio::test]
