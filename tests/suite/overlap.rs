@@ -6,12 +6,11 @@
 
 use std::time::Duration;
 
-use etcd_client::Client;
-use etcd_lock::Lost;
-use tokio::task::JoinSet;
+use etcd_lock::{LockGuard, Lost, Result};
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Etcd, Proxy, connect, mutex, session, unique, wait_in_line};
+use crate::support::{Etcd, Proxy, Turn, connect, mutex, session, unique, wait_in_line};
 
 const TRIALS: usize = 50;
 const TTL: u64 = 3;
@@ -28,8 +27,9 @@ async fn a_holder_is_told_before_the_next_holds_at_whatever_phase_of_its_renewal
     let etcd = Etcd::start().await;
     let mut trials = JoinSet::new();
     for _ in 0..TRIALS {
-        let proxy = Proxy::to(&etcd.endpoint()).await;
-        trials.spawn(trial(proxy, etcd.client().await));
+        // One after the other, so that none has lost its lease before it begins.
+        let stage = Stage::set(&etcd).await;
+        trials.spawn(stage.trial());
     }
     let trials = trials.join_all().await;
     let mut overlaps: Vec<_> = trials
@@ -54,37 +54,63 @@ async fn a_holder_is_told_before_the_next_holds_at_whatever_phase_of_its_renewal
     );
 }
 
-async fn trial(proxy: Proxy, direct: Client) -> Trial {
-    let name = unique("overlap");
-    let holder = session(connect(&[proxy.endpoint()]).await, TTL).await;
-    let guard = mutex(&holder, &name).lock().await.unwrap();
-    // Its own lease is not what is tried: it may be starved by fifty trials at once.
-    let next = session(direct, 20 * TTL).await;
-    let next = wait_in_line(&next, &name).await;
-    // Renewals come once in a third of it.
-    sleep(holder.ttl().mul_f64(fastrand::f64())).await;
-    proxy.hold();
-    let told = async {
-        assert_eq!(guard.lost().await, Lost::Expired);
-        Instant::now()
-    };
-    let asked = async {
-        let mut last_held = Instant::now();
-        loop {
-            let now = Instant::now();
-            if !guard.is_held() {
-                return last_held;
-            }
-            last_held = now;
-            sleep(Duration::from_millis(5)).await;
+/// A holder behind a line that can fail, and the next one.
+struct Stage {
+    line: Proxy,
+    ttl: Duration,
+    guard: LockGuard,
+    next: JoinHandle<Result<Turn>>,
+}
+
+impl Stage {
+    async fn set(etcd: &Etcd) -> Self {
+        let name = unique("overlap");
+        let line = Proxy::to(&etcd.endpoint()).await;
+        let holder = session(connect(&[line.endpoint()]).await, TTL).await;
+        let guard = mutex(&holder, &name).lock().await.unwrap();
+        // Its own lease is not what is tried: it may be starved by fifty trials at once.
+        let next = session(etcd.client().await, 20 * TTL).await;
+        let next = wait_in_line(&next, &name).await;
+        Self {
+            line,
+            ttl: holder.ttl(),
+            guard,
+            next,
         }
-    };
-    let (told, last_held, next) = tokio::join!(told, asked, next);
-    let (_guard, next_holds) = next.unwrap().unwrap();
-    Trial {
-        told,
-        last_held,
-        next_holds,
+    }
+
+    async fn trial(self) -> Trial {
+        let Self {
+            line,
+            ttl,
+            guard,
+            next,
+        } = self;
+        // Renewals come once in a third of it.
+        sleep(ttl.mul_f64(fastrand::f64())).await;
+        line.hold();
+        let told = async {
+            assert_eq!(guard.lost().await, Lost::Expired);
+            Instant::now()
+        };
+        let asked = async {
+            let mut last_held = Instant::now();
+            loop {
+                let now = Instant::now();
+                if !guard.is_held() {
+                    return last_held;
+                }
+                last_held = now;
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let (told, last_held, next) = tokio::join!(told, asked, next);
+        let (_guard, next_holds) = next.unwrap().unwrap();
+        Trial {
+            told,
+            last_held,
+            next_holds,
+        }
     }
 }
 

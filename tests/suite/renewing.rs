@@ -12,8 +12,8 @@ use etcd_lock::{Error, LockGuard, Session};
 use tokio::time::{Instant, interval, sleep, timeout};
 
 use crate::support::{
-    BOUND, Cluster, Etcd, Member, Proxy, connect, ensure, mutex, session, unique, wait_in_line,
-    within,
+    BOUND, Cluster, Etcd, Member, Proxy, connect, ensure, mutex, scattering, session, unique,
+    wait_in_line, within,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ async fn a_member_frozen_under_renewals_costs_no_lock_and_no_error() {
     // Two elections in a row, should the first end in a tie, fit into what is left after a renewal was due.
     const TTL: u64 = 8;
     let cluster = Cluster::start(3).await;
-    let client = cluster.client().await;
+    let client = scattering(&cluster.endpoints()).await;
     let mut held = Vec::new();
     for _ in 0..20 {
         let session = session(client.clone(), TTL).await;

@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::support::{
-    Cluster, Etcd, Member, Proxy, connect, ensure, keys, lost, mutex, session, soon, unique,
-    wait_in_line,
+    Cluster, Etcd, Member, Proxy, connect, ensure, keys, lost, mutex, scattering, session, soon,
+    unique, wait_in_line,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -117,7 +117,7 @@ async fn a_waiter_whose_watch_hangs_on_a_frozen_member_is_woken_by_a_release_thr
         while watchers(frozen).await <= before {
             let name = unique("frozen");
             let guard = mutex(&holder, &name).lock().await.unwrap();
-            let session = session(cluster.client().await, 12).await;
+            let session = session(scattering(&cluster.endpoints()).await, 12).await;
             waiters.push((guard, wait_in_line(&session, &name).await));
         }
         frozen.stop();

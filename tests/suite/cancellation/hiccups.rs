@@ -11,7 +11,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::support::{
-    Cluster, Etcd, Proxy, connect, ensure, keys, mutex, session, soon, soon_keys, waiter, within,
+    Cluster, Etcd, Proxy, connect, ensure, keys, mutex, scattering, session, soon, soon_keys,
+    waiter, within,
 };
 
 type Fault = fn(&Proxy);
@@ -207,7 +208,7 @@ async fn late_puts(cluster: &Cluster, sessions: &[Session], kept: &str) -> usize
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_frozen_member_puts_late_is_swept() {
     let cluster = Cluster::start(3).await;
-    let client = cluster.client().await;
+    let client = scattering(&cluster.endpoints()).await;
     let mut sessions = Vec::new();
     for _ in 0..20 {
         sessions.push(session(client.clone(), 3).await);
@@ -230,7 +231,7 @@ async fn a_sweep_never_takes_the_key_of_a_living_hold() {
         Proxy::to(&etcd.endpoint()).await,
         Proxy::to(&etcd.endpoint()).await,
     );
-    let both = connect(&[fast.endpoint(), slow.endpoint()]).await;
+    let both = scattering(&[fast.endpoint(), slow.endpoint()]).await;
     let session = session(both, 2).await;
     // Sweeps begin with a join that is in doubt.
     fast.drop_answers();

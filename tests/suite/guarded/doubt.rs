@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use super::{committed, is_settled, put, times};
-use crate::support::{Etcd, Proxy, connect, ensure, mutex, session, soon};
+use crate::support::{Etcd, Proxy, connect, ensure, mutex, scattering, session, soon};
 
 #[tokio::test]
 async fn a_transaction_whose_answer_is_lost_is_carried_out_once_and_unknown() {
@@ -88,7 +88,7 @@ impl TwoLines {
             Proxy::to(&etcd.endpoint()).await,
             Proxy::to(&etcd.endpoint()).await,
         );
-        let both = connect(&[fast.endpoint(), slow.endpoint()]).await;
+        let both = scattering(&[fast.endpoint(), slow.endpoint()]).await;
         let guard = mutex(&session(both, 60).await, "a").lock().await.unwrap();
         // Both lines are in use before one of them stands still.
         soon("both are connected", async || {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::{committed, is_settled, put, times};
-use crate::support::{Cluster, connect, ensure, keys, mutex, session, soon};
+use crate::support::{Cluster, connect, ensure, keys, mutex, scattering, session, soon};
 
 #[tokio::test]
 async fn with_a_dead_member_transactions_are_committed() {
@@ -76,7 +76,7 @@ async fn while_leaders_die_transactions_are_carried_out_once_or_never_as_reporte
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_a_frozen_member_nothing_that_is_unknown_comes_late() {
     let cluster = Cluster::start(3).await;
-    let session = session(cluster.client().await, 10).await;
+    let session = session(scattering(&cluster.endpoints()).await, 10).await;
     let guard = mutex(&session, "a").lock().await.unwrap();
     let frozen = cluster.followers().await[0];
     let healthy = connect(&[cluster.leader().await.endpoint()]).await;

@@ -19,3 +19,9 @@ pub async fn connect_with<E: AsRef<str>>(
         Ok(other) => panic!("ETCD_TEST_CONNECTION is {other:?}; there are \"ours\" and \"theirs\""),
     }
 }
+
+/// A client that sends each request to one or another of these endpoints by chance, for tests that need it so.
+pub async fn scattering(endpoints: &[String]) -> Client {
+    let client = Client::connect(endpoints, None).await;
+    client.expect("a client without a user needs no answer")
+}

@@ -39,7 +39,7 @@ mod waiting;
 
 pub use self::{
     auth::Guarded,
-    client::{connect, connect_with},
+    client::{connect, connect_with, scattering},
     cluster::Cluster,
     env::env,
     etcd::{Etcd, Member},
