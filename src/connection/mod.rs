@@ -57,7 +57,7 @@ const TRY: Duration = Duration::from_secs(2);
 /// `http://`. There, `with_keep_alive` and `with_timeout` do nothing: this crate's own requests have
 /// limits, and its streams are asked whether they live. Yours have no limit but those of TCP (a
 /// host that is gone is noticed after some 20 s, a process that is frozen is not); put a
-/// [`timeout`](tokio::time::timeout) around them. `with_openssl_tls` is not supported.
+/// [`timeout`] around them. `with_openssl_tls` is not supported.
 ///
 /// # Not promised
 ///
