@@ -4,6 +4,7 @@ use super::exchange::{Answer, Request};
 use super::leader::{Word, ask_all, newest_leader};
 use super::member::Member;
 use super::problem::{NOT_SENT, Problem};
+use etcd_client::Client;
 use http::{HeaderValue, Uri};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +19,10 @@ use tower::BoxError;
 /// How often, and at which intervals, the raft leader is looked for after trouble.
 const LOOKS: u32 = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
+
+/// How long connecting waits for it, and looks how often.
+const LOOK_FIRST: Duration = Duration::from_secs(1);
+const BETWEEN_FIRST_LOOKS: Duration = Duration::from_millis(50);
 
 /// The header in which etcd-client shows who asks.
 pub(super) const TOKEN: &str = "token";
@@ -59,25 +64,29 @@ impl Sticky {
         mut request: Request,
     ) -> Result<Answer, BoxError> {
         let mut tried = Vec::new();
-        let mut why = Status::unavailable(format!("{NOT_SENT}: there is no endpoint any more"));
+        let mut not_sent = None;
         while let Some((member, is_last)) = self.whose_turn(&request, &tried) {
-            let exchanged = member.exchange(request, is_last, &self.runtime).await;
-            let problem = match exchanged {
+            let problem = match member.exchange(request, is_last, &self.runtime).await {
                 Ok(answer) => return Ok(answer),
-                Err(Problem::Unfit(status)) => return Err(status.into()),
                 Err(problem) => problem,
             };
-            tracing::debug!(member = %member.uri(), %problem, "the next member's turn");
-            self.pass_on(&member);
-            tried.push(member);
-            (request, why) = match problem {
-                Problem::NotSent(request, status) => (*request, status),
+            if !matches!(problem, Problem::Unfit(_)) {
+                tracing::debug!(member = %member.uri(), %problem, "the next member's turn");
+                self.pass_on(&member);
+            }
+            match problem {
+                Problem::NotSent(unsent, status) => {
+                    tried.push(member);
+                    not_sent = Some(status);
+                    request = *unsent;
+                }
                 Problem::Broken(error) => return Err(error),
                 Problem::Unfit(status) => return Err(status.into()),
                 Problem::Answered(answer) => return Ok(*answer),
-            };
+            }
         }
-        Err(why.into())
+        let nobody = || Status::unavailable(format!("{NOT_SENT}: there is no endpoint any more"));
+        Err(not_sent.unwrap_or_else(nobody).into())
     }
 
     /// The member to which a request goes now, if there is one that it has not been tried with, and
@@ -96,19 +105,25 @@ impl Sticky {
         }
         let (from, count) = (table.at, table.members.len());
         let is_new = |member: &Arc<Member>| !tried.iter().any(|tried| Arc::ptr_eq(tried, member));
-        let turns = (0..count).map(|i| (from + i) % count);
-        let new: Vec<_> = turns.filter(|at| is_new(&table.members[*at])).collect();
-        let talks = |at: &&usize| !table.members[**at].is_silent();
+        let turns = || {
+            (0..count)
+                .map(|i| (from + i) % count)
+                .filter(|at| is_new(&table.members[*at]))
+        };
+        let talks = |at: &usize| !table.members[*at].is_silent();
+        let is_last = turns().nth(1).is_none();
         // With all of them silent, the one after, so that each is asked now and then.
-        let at = new.iter().find(talks).or(new.get(1)).or(new.first());
-        let at = *at?;
+        let at = turns()
+            .find(talks)
+            .or_else(|| turns().nth(1))
+            .or_else(|| turns().next())?;
         table.at = at;
         let member = Arc::clone(&table.members[at]);
         drop(table);
         if at != from || changed {
             self.look_in_background();
         }
-        Some((member, new.len() == 1))
+        Some((member, is_last))
     }
 
     /// Makes it the next one's turn, if it was this one's.
@@ -123,7 +138,7 @@ impl Sticky {
 
     /// Looks for the raft leader once, and makes it its turn. Tells whether there is no use in
     /// looking again.
-    pub(super) async fn look(&self) -> bool {
+    async fn look(&self) -> bool {
         let (members, at, token) = {
             let mut table = self.table();
             table.take_note();
@@ -143,7 +158,8 @@ impl Sticky {
             member.was_heard();
         }
         let Some(leader) = newest_leader(&words) else {
-            return words.iter().all(|word| matches!(word, Some(Word::Refused)));
+            let for_good = |word: &_| matches!(word, Some(Word::Refused { for_good: true }));
+            return words.iter().all(for_good);
         };
         let mut table = self.table();
         // Unless it has become somebody else's turn meanwhile, for reasons that are newer.
@@ -157,6 +173,20 @@ impl Sticky {
             return true;
         }
         false
+    }
+
+    /// Looks for the raft leader for a short time, and then in the background.
+    pub(super) async fn look_first(self: &Arc<Self>, client: &Client) {
+        let looks = async {
+            while !self.look().await {
+                // Shows us the token, if there is one, that looking again may need.
+                client.maintenance_client().status().await.ok();
+                tokio::time::sleep(BETWEEN_FIRST_LOOKS).await;
+            }
+        };
+        if tokio::time::timeout(LOOK_FIRST, looks).await.is_err() {
+            self.look_in_background();
+        }
     }
 
     /// Looks for the raft leader until there is one, for some time, unless somebody does already.

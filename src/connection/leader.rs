@@ -16,7 +16,8 @@ use tonic::transport::channel::Change;
 /// How long a member has for telling.
 const TELLS_WITHIN: Duration = Duration::from_millis(500);
 
-/// gRPC's `Unavailable`. tonic's `Code` is that of etcd-client's release of it.
+/// Codes of gRPC.
+const PERMISSION_DENIED: i32 = 7;
 const UNAVAILABLE: i32 = 14;
 
 /// What a member says of itself.
@@ -25,8 +26,11 @@ pub(super) enum Word {
         term: u64,
         leads: bool,
     },
-    /// That it does not tell us: some releases of etcd tell only root.
-    Refused,
+    /// That it does not tell us: `for_good`, as some releases of etcd tell only root, or since it
+    /// does not know our token yet.
+    Refused {
+        for_good: bool,
+    },
 }
 
 /// Asks all members at once, with the token of who connects; `None` of who does not answer. Over
@@ -47,7 +51,7 @@ pub(super) async fn ask_all(
 pub(super) fn newest_leader(words: &[Option<Word>]) -> Option<usize> {
     let words = words.iter().enumerate().filter_map(|(i, word)| match word {
         Some(Word::Status { term, leads }) => Some((*term, *leads, i)),
-        Some(Word::Refused) | None => None,
+        Some(Word::Refused { .. }) | None => None,
     });
     words
         .max()
@@ -80,9 +84,12 @@ fn word(answer: Result<StatusResponse, Error>) -> Option<Word> {
             term: status.raft_term(),
             leads: status.leader() == status.header()?.member_id(),
         }),
-        Err(Error::GRpcStatus(status)) if i32::from(status.code()) != UNAVAILABLE => {
-            Some(Word::Refused)
-        }
+        Err(Error::GRpcStatus(status)) => match i32::from(status.code()) {
+            UNAVAILABLE => None,
+            code => Some(Word::Refused {
+                for_good: code == PERMISSION_DENIED,
+            }),
+        },
         Err(_) => None,
     }
 }

@@ -26,9 +26,6 @@ use tower::{BoxError, service_fn};
 /// How many changes of endpoints can wait until the next request takes note of them.
 const CHANGES: usize = 1024;
 
-/// How long connecting looks for the raft leader.
-const LOOK_FIRST: Duration = Duration::from_secs(1);
-
 /// How long one try to connect takes, where etcd has to be asked who we are.
 const TRY: Duration = Duration::from_secs(2);
 
@@ -96,27 +93,39 @@ pub async fn connect<E: AsRef<str>>(
     options: Option<ConnectOptions>,
 ) -> Result<Client, Error> {
     let options = options.unwrap_or_default().with_require_leader(true);
-    let endpoints: Vec<_> = endpoints.as_ref().iter().map(AsRef::as_ref).collect();
+    let endpoints = endpoints.as_ref().iter();
+    let endpoints = endpoints.map(|endpoint| endpoint.as_ref().to_owned());
+    // Boxed, as it is large.
+    Box::pin(connect_through(endpoints.collect(), options)).await
+}
+
+async fn connect_through(
+    mut endpoints: Vec<String>,
+    options: ConnectOptions,
+) -> Result<Client, Error> {
     let mut last = silence();
-    for first in 0..endpoints.len().max(1) {
-        // With a user, one member is asked, which may be frozen: each comes first once.
-        let mut endpoints = endpoints.clone();
-        endpoints.rotate_left(first);
-        // Boxed, as it is large.
-        let connected = timeout(TRY, Box::pin(connect_to(&endpoints, options.clone()))).await;
-        last = match connected {
-            Ok(Ok(client)) => return Ok(client),
+    // With a user, one member is asked, which may be frozen: each comes first once.
+    for _ in 0..endpoints.len().max(1) {
+        last = match timeout(TRY, connect_to(&endpoints, options.clone())).await {
+            Ok(Ok((client, sticky))) => {
+                sticky.look_first(&client).await;
+                return Ok(client);
+            }
             Ok(Err(error)) => error,
             Err(_) => silence(),
         };
         if !matches!(classify(&last), Verdict::Retry { .. }) {
             break;
         }
+        endpoints.rotate_left(1);
     }
     Err(last)
 }
 
-async fn connect_to(endpoints: &[&str], options: ConnectOptions) -> Result<Client, Error> {
+async fn connect_to(
+    endpoints: &[String],
+    options: ConnectOptions,
+) -> Result<(Client, Arc<Sticky>), Error> {
     let (tell, changes) = mpsc::channel(CHANGES.max(endpoints.len()));
     let sticky = Sticky::new(changes);
     let given = {
@@ -125,8 +134,7 @@ async fn connect_to(endpoints: &[&str], options: ConnectOptions) -> Result<Clien
         Given(channel(exchange), tell)
     };
     let client = Client::connect_with_balanced_channel(endpoints, Some(options), given).await?;
-    timeout(LOOK_FIRST, sticky.look()).await.ok();
-    Ok(client)
+    Ok((client, sticky))
 }
 
 fn channel<F>(exchange: impl Fn(Request) -> F + Clone + Send + Sync + 'static) -> Channel
