@@ -1,7 +1,7 @@
 //! The channel: which member gets a request, and when it is the next one's turn.
 
 use super::exchange::{Answer, Request};
-use super::leader::{Word, ask_all, newest_leader};
+use super::leader::{Word, ask_all, leader};
 use super::member::Member;
 use super::problem::{NOT_SENT, Problem};
 use etcd_client::Client;
@@ -157,7 +157,7 @@ impl Sticky {
         {
             member.was_heard();
         }
-        let Some(leader) = newest_leader(&words) else {
+        let Some(leader) = leader(&words) else {
             let for_good = |word: &_| matches!(word, Some(Word::Refused { for_good: true }));
             return words.iter().all(for_good);
         };

@@ -20,17 +20,13 @@ const TELLS_WITHIN: Duration = Duration::from_millis(500);
 const PERMISSION_DENIED: i32 = 7;
 const UNAVAILABLE: i32 = 14;
 
-/// What a member says of itself.
+/// What a member says.
 pub(super) enum Word {
-    Status {
-        term: u64,
-        leads: bool,
-    },
+    /// Who it is, and whom it follows, by their ids.
+    Status { me: u64, leader: u64 },
     /// That it does not tell us: `for_good`, as some releases of etcd tell only root, or since it
     /// does not know our token yet.
-    Refused {
-        for_good: bool,
-    },
+    Refused { for_good: bool },
 }
 
 /// Asks all members at once, with the token of who connects; `None` of who does not answer. Over
@@ -47,16 +43,16 @@ pub(super) async fn ask_all(
     join_all(members.into_iter().map(ask)).await
 }
 
-/// Which of them leads. One that was replaced as the leader may not know yet: the newest term counts.
-pub(super) fn newest_leader(words: &[Option<Word>]) -> Option<usize> {
-    let words = words.iter().enumerate().filter_map(|(i, word)| match word {
-        Some(Word::Status { term, leads }) => Some((*term, *leads, i)),
-        Some(Word::Refused { .. }) | None => None,
-    });
-    words
-        .max()
-        .filter(|(_, leads, _)| *leads)
-        .map(|(_, _, i)| i)
+/// Which of them leads, by the word of more than half of them: one that is cut off from the others
+/// may go on believing that it does.
+pub(super) fn leader(words: &[Option<Word>]) -> Option<usize> {
+    let followers = |of: u64| {
+        let follows = |word: &&Option<Word>| matches!(word, Some(Word::Status { leader, .. }) if *leader == of);
+        words.iter().filter(follows).count()
+    };
+    words.iter().position(
+        |word| matches!(word, Some(Word::Status { me, .. }) if followers(*me) * 2 > words.len()),
+    )
 }
 
 async fn ask(member: Endpoint, token: Option<HeaderValue>) -> Option<Word> {
@@ -81,8 +77,8 @@ async fn ask(member: Endpoint, token: Option<HeaderValue>) -> Option<Word> {
 fn word(answer: Result<StatusResponse, Error>) -> Option<Word> {
     match answer {
         Ok(status) => Some(Word::Status {
-            term: status.raft_term(),
-            leads: status.leader() == status.header()?.member_id(),
+            me: status.header()?.member_id(),
+            leader: status.leader(),
         }),
         Err(Error::GRpcStatus(status)) => match i32::from(status.code()) {
             UNAVAILABLE => None,
@@ -91,5 +87,38 @@ fn word(answer: Result<StatusResponse, Error>) -> Option<Word> {
             }),
         },
         Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn says(me: u64, leader: u64) -> Word {
+        Word::Status { me, leader }
+    }
+
+    #[test]
+    fn who_leads_is_whom_more_than_half_follow() {
+        assert_eq!(
+            leader(&[says(7, 8), says(8, 8), says(9, 8)].map(Some)),
+            Some(1)
+        );
+        assert_eq!(leader(&[Some(says(7, 8)), Some(says(8, 8)), None]), Some(1));
+        // Cut off, and not replaced yet; then it is.
+        assert_eq!(
+            leader(&[says(7, 0), says(8, 8), says(9, 0)].map(Some)),
+            None
+        );
+        assert_eq!(
+            leader(&[says(7, 9), says(8, 8), says(9, 9)].map(Some)),
+            Some(2)
+        );
+        // Nobody whom we know, or whom we can ask.
+        assert_eq!(leader(&[says(7, 9), says(8, 9)].map(Some)), None);
+        assert_eq!(
+            leader(&[(); 3].map(|()| Some(Word::Refused { for_good: true }))),
+            None
+        );
     }
 }

@@ -15,6 +15,9 @@ use crate::support::{Cluster, Etcd, Guarded, Proxy, Setup, ensure, mutex, sessio
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// Long for an answer, even on a busy machine.
+const SOON: Duration = Duration::from_secs(5);
+
 async fn connect(endpoints: &[String]) -> Client {
     etcd_lock::connect(endpoints, None).await.unwrap()
 }
@@ -119,11 +122,11 @@ async fn a_member_frozen_costs_those_who_ask_within_a_fifth_of_a_second_no_more(
     });
     sleep(SECOND / 4).await;
     for _ in 0..100 {
-        timeout(2 * SECOND, ask(&client)).await.unwrap().unwrap();
+        timeout(SOON, ask(&client)).await.unwrap().unwrap();
     }
     assert!(!hangs.is_finished());
     frozen.cont();
-    timeout(SECOND, hangs).await.unwrap().unwrap().unwrap();
+    timeout(SOON, hangs).await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -147,22 +150,24 @@ async fn a_leader_that_goes_on_after_a_while_gets_the_requests_again() {
 #[tokio::test]
 async fn members_that_were_silent_once_are_asked_when_the_others_are_gone() {
     let lined = Lined::start().await;
-    let client = lined.client().await;
+    // Two that do not lead, so that the cluster does not mind what becomes of one.
+    let followers = lined.cluster.followers().await;
+    let theirs: Vec<_> = followers.iter().map(|i| &lined.lines[*i]).collect();
+    let endpoints: Vec<_> = theirs.iter().map(|line| line.endpoint()).collect();
+    let client = connect(&endpoints).await;
     ask(&client).await.unwrap();
-    let leader = lined.cluster.leader_index().await;
-    for line in &lined.lines {
+    for line in &theirs {
         line.hold();
     }
     for _ in 0..6 {
         timeout(SECOND / 4, ask(&client)).await.unwrap_err();
     }
-    for line in &lined.lines {
+    for line in &theirs {
         line.heal();
     }
-    lined.cluster.members[leader].kill();
-    lined.lines[leader].cut();
+    theirs[0].cut();
     for _ in 0..100 {
-        timeout(SECOND, ask(&client)).await.unwrap().unwrap();
+        timeout(SOON, ask(&client)).await.unwrap().unwrap();
     }
 }
 
@@ -174,7 +179,7 @@ async fn a_line_that_is_silent_is_left_for_another() {
     lined.lines[leader].hold();
     timeout(SECOND / 4, ask(&client)).await.unwrap_err();
     for _ in 0..100 {
-        timeout(SECOND, ask(&client)).await.unwrap().unwrap();
+        timeout(SOON, ask(&client)).await.unwrap().unwrap();
     }
 }
 
@@ -192,7 +197,7 @@ async fn a_member_that_the_others_have_left_behind_is_left_by_requests_too() {
     })
     .await;
     for _ in 0..100 {
-        let answer = timeout(SECOND, client.kv_client().get("nothing", None)).await;
+        let answer = timeout(SOON, client.kv_client().get("nothing", None)).await;
         answer.unwrap().unwrap();
     }
 }
@@ -229,7 +234,7 @@ async fn the_only_member_is_reached_anew_when_the_line_to_it_has_died() {
     })
     .await;
     line.heal();
-    timeout(SECOND, ask(&client)).await.unwrap().unwrap();
+    timeout(SOON, ask(&client)).await.unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -237,7 +242,7 @@ async fn with_nobody_there_a_request_says_so_at_once_and_later_ones_are_answered
     let etcd = Etcd::start().await;
     let client = connect(&[etcd.endpoint()]).await;
     etcd.kill();
-    let refused = async || timeout(SECOND, ask(&client)).await.unwrap().unwrap_err();
+    let refused = async || timeout(SOON, ask(&client)).await.unwrap().unwrap_err();
     // The first may have been under way when the connection broke.
     drop(refused().await);
     let text = refused().await.to_string();
