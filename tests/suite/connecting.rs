@@ -166,9 +166,12 @@ async fn members_that_were_silent_once_are_asked_when_the_others_are_gone() {
         line.heal();
     }
     theirs[0].cut();
+    let mut failed = 0;
     for _ in 0..100 {
-        timeout(SOON, ask(&client)).await.unwrap().unwrap();
+        // What is under way when a line breaks cannot be told.
+        failed += u32::from(timeout(SOON, ask(&client)).await.unwrap().is_err());
     }
+    assert!(failed <= 1, "{failed} of 100 requests have failed");
 }
 
 #[tokio::test]
