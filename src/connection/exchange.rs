@@ -7,6 +7,7 @@
 //! twentieth to a tenth. Polling the connection where the request is made, so that its task need not
 //! be woken to write, was 5 % quicker alone and took half as much CPU again with 64 tasks.
 
+use super::pongs::LatePongs;
 use bytes::Bytes;
 use h2::client::{Builder, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
@@ -74,7 +75,7 @@ impl Direct {
             .initial_max_send_streams(UNTIL_TOLD)
             // What was given up and is answered late is no misbehaviour of etcd's.
             .max_local_error_reset_streams(None);
-        let (to, connection) = http2.handshake(stream.into_inner()).await?;
+        let (to, connection) = http2.handshake(LatePongs::new(stream.into_inner())).await?;
         // It ends with the last request and the last handle.
         let runtime = Handle::current();
         runtime.spawn(async move {

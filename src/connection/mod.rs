@@ -6,6 +6,7 @@ mod exchange;
 mod leader;
 mod link;
 mod member;
+mod pongs;
 mod problem;
 
 use crate::etcd::{Verdict, classify, silence};
