@@ -42,9 +42,9 @@ pub async fn lease(client: &Client) -> Result<i64> {
 }
 
 /// etcd's own lock, by whoever has this lease: the server waits in line for its client.
-pub async fn server_lock(mut client: Client, lease: i64) -> Result<Vec<u8>> {
+pub async fn server_lock(mut client: Client, name: &str, lease: i64) -> Result<Vec<u8>> {
     let options = LockOptions::new().with_lease(lease);
-    let locked = client.lock("bench/server", Some(options)).await?;
+    let locked = client.lock(name, Some(options)).await?;
     Ok(locked.key().to_vec())
 }
 

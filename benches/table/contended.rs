@@ -41,7 +41,7 @@ pub async fn measure(table: &mut Table) -> Result<()> {
             let section = async |i: usize| bare.release(bare.lock(&i.to_string()).await?).await;
             rounds[2].push(per_second(n, ROUND, section).await?);
             let section = async |i: usize| {
-                let key = server_lock(client.clone(), leases[i]).await?;
+                let key = server_lock(client.clone(), "bench/server", leases[i]).await?;
                 client.lock_client().unlock(key).await?;
                 Ok(())
             };

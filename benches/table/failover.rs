@@ -19,9 +19,11 @@ pub async fn measure(table: &mut Table) -> Result<()> {
     table.title("etcd's leader killed: from the election of the next to the next lock()");
     let cluster = Cluster::start(3).await;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        ours.push(kill_under(&cluster, our_waiters(&cluster).await?).await?);
-        theirs.push(kill_under(&cluster, their_waiters(&cluster).await?).await?);
+    for round in 0..ROUNDS {
+        // A lock of its own each time: what the last round has left there would be in the way.
+        let name = format!("failover/{round}");
+        ours.push(kill_under(&cluster, our_waiters(&cluster, &name).await?).await?);
+        theirs.push(kill_under(&cluster, their_waiters(&cluster, &name).await?).await?);
     }
     table.row(
         "8 waiters, held for no time",
@@ -52,11 +54,11 @@ async fn kill_under(cluster: &Cluster, (waiters, got): (JoinSet<()>, Got)) -> Re
     Ok(next.as_secs_f64())
 }
 
-async fn our_waiters(cluster: &Cluster) -> Result<(JoinSet<()>, Got)> {
+async fn our_waiters(cluster: &Cluster, name: &str) -> Result<(JoinSet<()>, Got)> {
     let (mut waiters, got) = (JoinSet::new(), Got::default());
     for _ in 0..WAITERS {
         let session = Session::open(etcd_lock::connect(cluster.endpoints(), None).await?).await?;
-        let mutex = Mutex::new(&session, "failover")?;
+        let mutex = Mutex::new(&session, &format!("ours/{name}"))?;
         let got = got.clone();
         waiters.spawn(async move {
             let _session = session;
@@ -69,15 +71,15 @@ async fn our_waiters(cluster: &Cluster) -> Result<(JoinSet<()>, Got)> {
     Ok((waiters, got))
 }
 
-async fn their_waiters(cluster: &Cluster) -> Result<(JoinSet<()>, Got)> {
+async fn their_waiters(cluster: &Cluster, name: &str) -> Result<(JoinSet<()>, Got)> {
     let (mut waiters, got) = (JoinSet::new(), Got::default());
     for _ in 0..WAITERS {
         let client = cluster.client().await;
         let lease = lease(&client).await?;
-        let got = got.clone();
+        let (got, name) = (got.clone(), format!("theirs/{name}"));
         waiters.spawn(async move {
             loop {
-                if let Ok(key) = server_lock(client.clone(), lease).await {
+                if let Ok(key) = server_lock(client.clone(), &name, lease).await {
                     note(&got);
                     client.lock_client().unlock(key).await.ok();
                 }
