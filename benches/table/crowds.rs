@@ -2,6 +2,7 @@
 
 use crate::bare::{lease, put};
 use crate::measure::memory;
+use crate::support::open_streams;
 use crate::table::Table;
 use crate::{Result, server};
 use etcd_lock::{Mutex, Session};
@@ -60,7 +61,7 @@ pub async fn measure(table: &mut Table) -> Result<()> {
         waits.spawn(mutex.lock());
     }
     let all = f64::from(2 * MANY);
-    while server::metric("etcd_debugging_mvcc_keys_total", "").await? < all {
+    while server::metric("etcd_debugging_mvcc_keys_total").await? < all {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     table.row(
@@ -73,12 +74,8 @@ pub async fn measure(table: &mut Table) -> Result<()> {
     tokio::time::sleep(Duration::from_secs(3)).await;
     let each = (memory()? - before) / f64::from(MANY);
     table.figure("memory of each waiter", "B", each, "<= 4096");
-    let label = |method| format!("grpc_method=\"{method}\"");
-    let open = async |method| -> Result<f64> {
-        let begun = server::metric("grpc_server_started_total", &label(method)).await?;
-        Ok(begun - server::metric("grpc_server_handled_total", &label(method)).await?)
-    };
-    let streams = open("Watch").await? + open("LeaseKeepAlive").await?;
+    let page = server::page().await?;
+    let streams = open_streams(&page, "Watch") + open_streams(&page, "LeaseKeepAlive");
     table.figure("streams of both sessions together", "", streams, "<= 6");
     drop(guards);
     waits.abort_all();

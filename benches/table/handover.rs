@@ -94,7 +94,7 @@ impl Times {
 
 /// What the server is sent for each hand-over: requests, and messages on streams.
 async fn messages(table: &mut Table, mutex: &Mutex) -> Result<()> {
-    let sent = async || server::metric("grpc_server_msg_received_total", "").await;
+    let sent = async || server::metric("grpc_server_msg_received_total").await;
     let (before, done) = (sent().await?, StdMutex::new(0.0));
     let section = async |_| {
         mutex.lock().await?.release().await?;
@@ -128,7 +128,7 @@ async fn events(table: &mut Table, client: Client) -> Result<()> {
     while mutex.queue().await?.len() <= LINE {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let told = async || server::metric("etcd_debugging_mvcc_events_total", "").await;
+    let told = async || server::metric("etcd_debugging_mvcc_events_total").await;
     let before = told().await?;
     guard.release().await?;
     for wait in join_all(waits).await {

@@ -19,15 +19,14 @@ pub async fn ours() -> Result<Client> {
     Ok(etcd_lock::connect(endpoints()?, None).await?)
 }
 
-/// The sum of a metric over all its labels that contain `label`.
-pub async fn metric(name: &str, label: &str) -> Result<f64> {
+/// What it says, as text.
+pub async fn page() -> Result<String> {
     let endpoints = endpoints()?;
     let port = endpoints[0].rsplit(':').next().ok_or("a port")?.parse()?;
-    let page = support::page(port).await;
-    let fits = |id: &str| {
-        let rest = id.strip_prefix(name);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('{') && rest.contains(label))
-    };
-    let samples = support::samples(&page).filter(|(id, _)| fits(id));
-    Ok(samples.map(|(_, value)| value).sum())
+    Ok(support::page(port).await)
+}
+
+/// The sum of a metric over all its labels.
+pub async fn metric(name: &str) -> Result<f64> {
+    Ok(support::sum(&page().await?, name, ""))
 }

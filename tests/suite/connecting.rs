@@ -38,9 +38,34 @@ impl Lined {
         Self { cluster, lines }
     }
 
+    fn endpoints(&self) -> Vec<String> {
+        self.lines.iter().map(Proxy::endpoint).collect()
+    }
+
     async fn client(&self) -> Client {
-        let endpoints: Vec<_> = self.lines.iter().map(Proxy::endpoint).collect();
-        connect(&endpoints).await
+        connect(&self.endpoints()).await
+    }
+
+    /// Locks and releases, and sees that it is the leader alone who is asked.
+    async fn only_one_is_asked(&self, leader: usize, client: Client) {
+        let bytes = self.bytes_of(Box::pin(cycles(client, "a", 50))).await;
+        for (member, bytes) in bytes.into_iter().enumerate() {
+            // What is closed says good-bye.
+            assert_eq!(bytes > 1000, member == leader, "{bytes} bytes to m{member}");
+        }
+    }
+
+    /// Waits until requests go to the leader alone.
+    async fn soon_only_one_is_asked(&self, leader: usize, client: &Client) {
+        within(10 * SECOND, "the leader alone is asked", async || {
+            let bytes = self.bytes_of(ask(client)).await;
+            let others: u64 = bytes.iter().sum::<u64>() - bytes[leader];
+            ensure(
+                bytes[leader] > 0 && others == 0,
+                format!("{bytes:?}, m{leader} leads"),
+            )
+        })
+        .await;
     }
 
     /// How many bytes each member gets while something is done.
@@ -78,11 +103,7 @@ async fn requests_go_to_the_raft_leader_alone_whoever_that_is() {
         }
         let leader = lined.cluster.leader_index().await;
         let client = lined.client().await;
-        let bytes = lined.bytes_of(Box::pin(cycles(client, "a", 50))).await;
-        for (member, bytes) in bytes.into_iter().enumerate() {
-            // What is closed says good-bye.
-            assert_eq!(bytes > 1000, member == leader, "{bytes} bytes to m{member}");
-        }
+        lined.only_one_is_asked(leader, client).await;
     }
 }
 
@@ -140,11 +161,7 @@ async fn a_leader_that_goes_on_after_a_while_gets_the_requests_again() {
     abandoned.unwrap_err();
     ask(&client).await.unwrap();
     lined.lines[leader].heal();
-    within(10 * SECOND, "the leader is asked", async || {
-        let bytes = lined.bytes_of(ask(&client)).await;
-        ensure(bytes[leader] > 0, format!("{bytes:?}, m{leader} leads"))
-    })
-    .await;
+    lined.soon_only_one_is_asked(leader, &client).await;
 }
 
 #[tokio::test]
@@ -215,11 +232,7 @@ async fn the_leader_gets_the_requests_again_after_it_was_killed_and_another_elec
     ask(&client).await.ok();
     let leader = lined.cluster.leader_index().await;
     assert_ne!(leader, killed);
-    within(10 * SECOND, "the new leader is found", async || {
-        let bytes = lined.bytes_of(ask(&client)).await;
-        ensure(bytes[leader] > 0, format!("{bytes:?}, m{leader} leads"))
-    })
-    .await;
+    lined.soon_only_one_is_asked(leader, &client).await;
 }
 
 #[tokio::test]
@@ -334,13 +347,9 @@ async fn with_authentication_the_raft_leader_is_found_as_well() {
     admin.user_add("root", "secret", None).await.unwrap();
     admin.user_grant_role("root", "root").await.unwrap();
     admin.auth_enable().await.unwrap();
-    let endpoints: Vec<_> = lined.lines.iter().map(Proxy::endpoint).collect();
     let options = ConnectOptions::new().with_user("root", "secret");
-    let client = etcd_lock::connect(endpoints, Some(options)).await.unwrap();
-    let bytes = lined.bytes_of(Box::pin(cycles(client, "a", 50))).await;
-    for (member, bytes) in bytes.into_iter().enumerate() {
-        assert_eq!(bytes > 1000, member == leader, "{bytes} bytes to m{member}");
-    }
+    let client = etcd_lock::connect(lined.endpoints(), Some(options)).await;
+    lined.only_one_is_asked(leader, client.unwrap()).await;
 }
 
 #[tokio::test]

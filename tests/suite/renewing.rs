@@ -12,18 +12,11 @@ use etcd_lock::{Error, LockGuard, Session};
 use tokio::time::{Instant, interval, sleep, timeout};
 
 use crate::support::{
-    BOUND, Cluster, Etcd, Member, Proxy, connect, ensure, mutex, scattering, session, unique,
-    wait_in_line, within,
+    BOUND, Cluster, Etcd, Proxy, connect, ensure, mutex, scattering, session, unique, wait_in_line,
+    within,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
-
-/// How many renewal streams are open there.
-async fn renewal_streams(member: &Member) -> f64 {
-    let method = "grpc_method=\"LeaseKeepAlive\"";
-    let ended = member.metric_sum("grpc_server_handled_total", method).await;
-    member.calls("LeaseKeepAlive").await - ended
-}
 
 #[tokio::test]
 async fn a_member_frozen_under_renewals_costs_no_lock_and_no_error() {
@@ -41,7 +34,7 @@ async fn a_member_frozen_under_renewals_costs_no_lock_and_no_error() {
     // Each has renewed once then, and so has a stream with a member of the client's choice.
     sleep(Duration::from_secs(TTL) / 2).await;
     for frozen in &cluster.members {
-        assert!(renewal_streams(frozen).await > 0.0);
+        assert!(frozen.open_streams("LeaseKeepAlive").await > 0.0);
         frozen.stop();
         let until = Instant::now() + Duration::from_secs(TTL);
         while Instant::now() < until {

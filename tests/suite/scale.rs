@@ -18,13 +18,6 @@ async fn count(client: &Client) -> i64 {
     answer.unwrap().count()
 }
 
-/// Streams of that kind which clients have open.
-async fn streams(etcd: &Etcd, method: &str) -> f64 {
-    let label = format!("grpc_method=\"{method}\"");
-    let begun = etcd.metric_sum("grpc_server_started_total", &label).await;
-    begun - etcd.metric_sum("grpc_server_handled_total", &label).await
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_locks_and_as_many_waiters_need_two_connections_and_few_streams() {
     let etcd = Etcd::start().await;
@@ -61,8 +54,8 @@ async fn ten_thousand_locks_and_as_many_waiters_need_two_connections_and_few_str
         ensure(now <= 3, now)
     })
     .await;
-    let watches = streams(&etcd, "Watch").await;
-    let renewals = streams(&etcd, "LeaseKeepAlive").await;
+    let watches = etcd.open_streams("Watch").await;
+    let renewals = etcd.open_streams("LeaseKeepAlive").await;
     assert!(watches <= 2.0, "{watches} watch streams");
     assert!(renewals <= 2.0, "{renewals} streams of renewals");
     assert!(guards.iter().all(|guard| guard.is_held()));

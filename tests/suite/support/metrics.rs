@@ -22,15 +22,12 @@ impl Member {
 
     /// Sum over the samples of a metric whose labels contain `label`, such as `grpc_method="Txn"`; 0 if there is none.
     pub async fn metric_sum(&self, name: &str, label: &str) -> f64 {
-        let page = self.metrics().await;
-        let fits = |id: &str| {
-            id.strip_prefix(name)
-                .is_some_and(|rest| rest.starts_with('{') && rest.contains(label))
-        };
-        samples(&page)
-            .filter(|(id, _)| fits(id))
-            .map(|(_, value)| value)
-            .sum()
+        sum(&self.metrics().await, name, label)
+    }
+
+    /// How many streams of a gRPC method, such as `Watch`, are open.
+    pub async fn open_streams(&self, method: &str) -> f64 {
+        open_streams(&self.metrics().await, method)
     }
 
     /// How many calls of a gRPC method, such as `Txn`, have been started here (a stream is one call).
@@ -74,7 +71,26 @@ pub async fn page(port: u16) -> String {
     body.to_owned()
 }
 
-pub fn samples(page: &str) -> impl Iterator<Item = (&str, f64)> {
+/// Sum over the samples of a metric on such a page: over those whose labels contain `label`, or over all, with or without
+/// labels, if that is empty.
+pub fn sum(page: &str, name: &str, label: &str) -> f64 {
+    let fits = |id: &str| match id.strip_prefix(name) {
+        Some("") => label.is_empty(),
+        Some(rest) => rest.starts_with('{') && rest.contains(label),
+        None => false,
+    };
+    let samples = samples(page).filter(|(id, _)| fits(id));
+    samples.map(|(_, value)| value).sum()
+}
+
+/// How many streams of a gRPC method are open, by such a page.
+pub fn open_streams(page: &str, method: &str) -> f64 {
+    let label = format!("grpc_method=\"{method}\"");
+    let calls = |what| sum(page, what, &label);
+    calls("grpc_server_started_total") - calls("grpc_server_handled_total")
+}
+
+pub(super) fn samples(page: &str) -> impl Iterator<Item = (&str, f64)> {
     let lines = page.lines().filter(|line| !line.starts_with('#'));
     lines
         .filter_map(|line| line.rsplit_once(' '))

@@ -47,7 +47,7 @@ pub use self::{
     links::Links,
     locks::{Turn, lost, mutex, session, wait_in_line},
     log::Log,
-    metrics::{page, samples},
+    metrics::{open_streams, page, sum},
     pki::{Pki, Signed},
     ports::{Port, listen},
     process::{Leashed, is_alive},
