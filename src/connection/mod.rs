@@ -1,8 +1,10 @@
 //! A connection of our own making: one healthy member at a time, and as few tasks as can be between
 //! a request and the socket.
 
+mod carrier;
 mod channel;
 mod exchange;
+mod incoming;
 mod leader;
 mod link;
 mod member;
