@@ -10,12 +10,13 @@
 
 use super::core::Core;
 use super::retry::{Answer, Hedge, Refused, backoff, until_answered};
-use super::writes::{Failed, Request, Writes};
+use super::writes::{Alone, Failed, Request, Writes};
 use crate::error::{Lost, Result};
 use crate::etcd::{Verdict, Write, Written};
 use futures_util::future::join_all;
 use std::pin::pin;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 /// More than those that send what has gathered ([`Writes::take`]): the others send what could not
@@ -35,7 +36,7 @@ impl Drop for Closing<'_> {
 impl Core {
     /// Makes a change of a line, tried until it is answered or the session ends.
     ///
-    /// Dropping the future does not take it back; [`Writes::withdraw`] may.
+    /// Dropping the future does not take it back, as far as anybody can tell; [`Writes::withdraw`] may.
     pub(crate) async fn write(
         &self,
         doing: &'static str,
@@ -45,19 +46,28 @@ impl Core {
         let mut doubtful = false;
         loop {
             self.certain()?;
-            let (tell, told) = oneshot::channel();
-            self.writes.enter(write, failures == 0, tell);
-            let refused = match told.await {
-                Ok(Ok(mut answer)) => {
+            // Outside of any runtime a future can be polled, but nothing be sent.
+            let told = if Handle::try_current().is_ok()
+                && let Some(alone) = self.writes.alone()
+            {
+                // Boxed, as it is large and few are alone.
+                Box::pin(self.send_alone(write, alone)).await
+            } else {
+                let (tell, told) = oneshot::channel();
+                self.writes.enter(write, failures == 0, tell);
+                told.await.ok()
+            };
+            let refused = match told {
+                Some(Ok(mut answer)) => {
                     answer.doubtful |= doubtful;
                     return Ok(answer);
                 }
-                Ok(Err(Failed(again, refused))) => {
+                Some(Err(Failed(again, refused))) => {
                     write = again;
                     refused
                 }
-                // The writers are gone: the session has ended, or its runtime.
-                Err(_closed) => return Err(self.end(Lost::Closed).into()),
+                // The session has ended, or its runtime.
+                None => return Err(self.end(Lost::Closed).into()),
             };
             doubtful |= refused.doubtful;
             match refused.verdict {
@@ -67,6 +77,29 @@ impl Core {
             }
             failures += 1;
             tokio::time::sleep(backoff(failures)).await;
+        }
+    }
+
+    /// Sends a change that is alone; `None` if the session ends meanwhile.
+    async fn send_alone(
+        &self,
+        write: Write,
+        _until_answered: Alone<'_>,
+    ) -> Option<Result<Answer<Written>, Failed>> {
+        let answer = {
+            let writes = || self.etcd.write(std::iter::once(&write));
+            tokio::select! {
+                biased;
+                _lost = self.over() => return None,
+                answer = until_answered(&self.etcd, Hedge::Late(&self.pace), None, writes) => answer,
+            }
+        };
+        match answer {
+            Ok(Answer { value, doubtful }) => {
+                let value = value.into_iter().next()?;
+                Some(Ok(Answer { value, doubtful }))
+            }
+            Err(refused) => Some(Err(Failed(write, refused))),
         }
     }
 
