@@ -1,7 +1,7 @@
 //! Breaking a hold: its key goes, and a note stays beside it for its owner.
 
 use super::write::leased_put;
-use super::{Etcd, is};
+use super::{Etcd, Read, is};
 use etcd_client::{Error, Txn, TxnOp};
 
 impl Etcd {
@@ -21,15 +21,15 @@ impl Etcd {
         Ok(self.kv.clone().txn(txn).await?.succeeded())
     }
 
-    /// Whether the hold of this key was broken: who did it.
-    pub(crate) async fn broken_by(&self, key: &str) -> Result<Option<Vec<u8>>, Error> {
-        Ok(self.get(&beside(key)).await?.map(|note| note.value))
-    }
-
     /// Deletes the note about this key, if there is one.
     pub(crate) async fn forget_break(&self, key: &str) -> Result<(), Error> {
         self.kv.clone().delete(beside(key), None).await.map(drop)
     }
+}
+
+/// Asks for the note about this key, whose value says who broke the hold.
+pub(crate) fn note_about(key: &str) -> Read {
+    Read::Key(beside(key).into())
 }
 
 /// Behind another '/', so not in the line.

@@ -1,9 +1,9 @@
-//! Reading the line behind a name: look, list, first.
+//! The line behind a name: who stands in it, in order, or first.
 
 use super::Etcd;
 use crate::key::Name;
 use etcd_client::{
-    Error, GetOptions, GetResponse, KeyValue, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
+    Error, GetOptions, GetResponse, KeyValue, SortOrder, SortTarget, TxnOp, TxnOpResponse,
     TxnResponse,
 };
 
@@ -49,45 +49,6 @@ impl Look {
 }
 
 impl Etcd {
-    /// The youngest keys older than `revision` and whether `key` is alive with that create
-    /// revision; linearizable, in one read. `limit` 0 is no limit.
-    pub(crate) async fn look(
-        &self,
-        prefix: &str,
-        key: &str,
-        revision: i64,
-        limit: i64,
-    ) -> Result<(Look, bool), Error> {
-        let own = GetOptions::new().with_keys_only();
-        let txn = Txn::new().and_then([
-            youngest(prefix, limit, revision),
-            TxnOp::get(key, Some(own)),
-        ]);
-        let answer = self.kv.clone().txn(txn).await?;
-        let mut ranges = ranges(&answer);
-        match (ranges.next(), ranges.next()) {
-            (Some(before), Some(own)) => {
-                let alive = own.kvs().iter().any(|kv| kv.create_revision() == revision);
-                Ok((look(&before), alive))
-            }
-            _ => Err(unexpected()),
-        }
-    }
-
-    /// Everybody in the line, keys only, in no order, and the revision it is of.
-    pub(crate) async fn line(&self, name: &Name) -> Result<(i64, Vec<Standing>), Error> {
-        let options = GetOptions::new().with_prefix().with_keys_only();
-        let answer = self.kv.clone().get(name.prefix(), Some(options)).await?;
-        let header = answer.header().ok_or_else(unexpected)?;
-        Ok((header.revision(), in_line(&answer, name).collect()))
-    }
-
-    /// One key with its value; linearizable.
-    pub(crate) async fn get(&self, key: &str) -> Result<Option<Standing>, Error> {
-        let answer = self.kv.clone().get(key, None).await?;
-        Ok(first(&answer))
-    }
-
     /// Who is first in the line, with its value; linearizable.
     pub(crate) async fn first(&self, name: &Name) -> Result<Option<Standing>, Error> {
         let answer = self.kv.clone().get(name.prefix(), Some(oldest())).await?;
@@ -112,7 +73,7 @@ impl Etcd {
 }
 
 /// A read of the youngest keys behind a prefix, of those created no later than `until`.
-fn youngest(prefix: &str, limit: i64, until: i64) -> TxnOp {
+pub(super) fn youngest(prefix: &str, limit: i64, until: i64) -> TxnOp {
     let options = GetOptions::new()
         .with_prefix()
         .with_sort(SortTarget::Create, SortOrder::Descend)
@@ -138,7 +99,7 @@ pub(super) fn look(found: &GetResponse) -> Look {
 }
 
 /// Of what stands behind a name's prefix, what stands in its line.
-fn in_line(found: &GetResponse, name: &Name) -> impl Iterator<Item = Standing> {
+pub(super) fn in_line(found: &GetResponse, name: &Name) -> impl Iterator<Item = Standing> {
     let found = found.kvs().iter();
     found
         .filter(|kv| name.is_in_line(kv.key()))

@@ -6,15 +6,18 @@ mod classify;
 mod guarded;
 mod lease;
 mod line;
+mod read;
 mod under;
 mod write;
 
+pub(crate) use breaking::note_about;
 pub(crate) use classify::{
     Verdict, classify, classify_text, is_denied, is_not_carried_out, silence,
 };
 pub(crate) use guarded::Guarded;
 pub(crate) use lease::Renewals;
 pub(crate) use line::{Look, Standing};
+pub(crate) use read::{Found, Read};
 pub(crate) use under::{Proof, Seen, Under};
 pub(crate) use write::{Join, Joined, Tried, Write, Written, is};
 
@@ -22,6 +25,7 @@ use etcd_client::{
     Client, Error, GetOptions, KvClient, LeaseClient, WatchClient, WatchFilterType, WatchOptions,
     WatchStream,
 };
+use std::sync::Arc;
 
 /// A client taken apart, so that a request clones a sub-client (cheap) and not the whole.
 pub(crate) struct Etcd {
@@ -71,17 +75,14 @@ impl Etcd {
     /// a watch from the past in a loop of 100 ms, one from now on at once.
     pub(crate) async fn watch(&self, range: &Range, id: i64) -> Result<WatchStream, Error> {
         let options = range.options(id);
-        self.watch
-            .clone()
-            .watch(range.start.clone(), Some(options))
-            .await
+        self.watch.clone().watch(&*range.start, Some(options)).await
     }
 }
 
 /// What a watch covers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Range {
-    start: Vec<u8>,
+    start: Arc<[u8]>,
     covers: Covers,
 }
 
@@ -94,15 +95,15 @@ enum Covers {
 }
 
 impl Range {
-    pub(crate) fn key(key: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn key(key: impl Into<Arc<[u8]>>) -> Self {
         Self::new(key, Covers::Key)
     }
 
-    pub(crate) fn line(prefix: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn line(prefix: impl Into<Arc<[u8]>>) -> Self {
         Self::new(prefix, Covers::Line)
     }
 
-    fn new(start: impl Into<Vec<u8>>, covers: Covers) -> Self {
+    fn new(start: impl Into<Arc<[u8]>>, covers: Covers) -> Self {
         let start = start.into();
         Self { start, covers }
     }

@@ -2,9 +2,10 @@
 
 use super::view::inscription;
 use crate::error::{Lost, Result};
-use crate::etcd::Standing;
+use crate::etcd::{Standing, note_about};
 use crate::key::{self, Name};
 use crate::session::Core;
+use futures_util::future::BoxFuture;
 
 /// Deletes the key of the hold that began at `revision`, if that is the one that is first in the
 /// line; gives what it was then.
@@ -27,21 +28,25 @@ pub(crate) async fn break_if(core: &Core, name: &Name, revision: i64) -> Result<
     Ok(Some(first))
 }
 
-/// Why a key of ours is gone: with its lease, broken by an operator, or deleted.
-pub(crate) async fn why_gone(core: &Core, key: &str) -> Lost {
+/// Why a key of ours is gone: with its lease, broken by an operator, or deleted. Boxed, as it is
+/// rare and large.
+pub(crate) fn why_gone<'a>(core: &'a Core, key: &'a str) -> BoxFuture<'a, Lost> {
+    Box::pin(find_out(core, key))
+}
+
+async fn find_out(core: &Core, key: &str) -> Lost {
     if let Err(lost) = core.confirm_lease().await {
         return lost;
     }
-    let note = core.ask("look why a key is gone", || core.etcd.broken_by(key));
+    let note = core.read("look why a key is gone", note_about(key), |found| {
+        found.key()
+    });
     match note.await {
-        Ok(found) => match found.value {
-            Some(by) => {
-                let by = String::from_utf8_lossy(&by);
-                tracing::warn!(key, %by, "broken by an operator");
-                Lost::Broken
-            }
-            None => Lost::KeyDeleted,
-        },
-        Err(_unknown) => Lost::KeyDeleted,
+        Ok(Some(note)) => {
+            let by = String::from_utf8_lossy(&note.value);
+            tracing::warn!(key, %by, "broken by an operator");
+            Lost::Broken
+        }
+        Ok(None) | Err(_) => Lost::KeyDeleted,
     }
 }

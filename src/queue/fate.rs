@@ -4,7 +4,7 @@ use super::breaking::why_gone;
 use super::sight::Holds;
 use super::wait::takes;
 use crate::error::Lost;
-use crate::etcd::Range;
+use crate::etcd::{Range, Read};
 use crate::loss::Loss;
 use crate::session::{Change, Core, Debt, Told};
 use std::sync::Arc;
@@ -121,16 +121,17 @@ async fn watch_key(watched: Watched) {
     }
 }
 
-async fn until_gone(core: &Core, key: &str, revision: i64) {
-    let watch = core.watches.watch(Range::key(key));
+async fn until_gone(core: &Core, key: &Arc<str>, revision: i64) {
+    let watch = core.watches.watch(Range::key(key.clone()));
     loop {
         watch.ready().await;
-        let found = core.ask("look at the key", || core.etcd.get(key)).await;
-        match found.map(|answer| answer.value) {
+        let read = Read::Key(key.clone());
+        let found = core.read("look at the key", read, |found| found.key());
+        match found.await {
             Ok(Some(standing)) if standing.revision == revision => {}
             Ok(_) => return,
             Err(error) => {
-                tracing::warn!(%error, key, "cannot look at the key of a hold");
+                tracing::warn!(%error, key = &**key, "cannot look at the key of a hold");
                 sleep(core.about_a_ttl()).await;
                 continue;
             }

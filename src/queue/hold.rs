@@ -254,7 +254,7 @@ impl Hold {
         let core = place.session.core().clone();
         let key = place.key.clone();
         match place.leave().await {
-            Ok(Some(false)) => Err(Box::pin(why_gone(&core, &key)).await.into()),
+            Ok(Some(false)) => Err(why_gone(&core, &key).await.into()),
             Ok(Some(true) | None) => Ok(()),
             // It was held until it was given up: what was lost is the answer.
             Err(Error::Lost(lost)) => Err(Error::Unconfirmed {

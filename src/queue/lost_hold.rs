@@ -2,7 +2,7 @@
 
 use super::hold::Hold;
 use crate::error::{Error, Lost, Result};
-use crate::etcd::Seen;
+use crate::etcd::{Read, Seen};
 use crate::fencing::{FencingToken, NamedToken};
 use std::sync::Arc;
 
@@ -76,11 +76,10 @@ impl Hold {
     /// Whether its key stands, as its own session sees it; not if that is lost.
     async fn stands(&self) -> Result<bool> {
         let core = self.core();
-        let get = || core.etcd.get(self.key());
-        match core.ask("look at the key of a hold", get).await {
-            Ok(found) => Ok(found
-                .value
-                .is_some_and(|own| own.revision == self.revision())),
+        let read = Read::Key(self.place.key.clone());
+        let found = core.read("look at the key of a hold", read, |found| found.key());
+        match found.await {
+            Ok(own) => Ok(own.is_some_and(|own| own.revision == self.revision())),
             Err(Error::Lost(_)) => Ok(false),
             Err(error) => Err(error),
         }

@@ -17,7 +17,7 @@
 use super::breaking::why_gone;
 use super::place::{NEAR, Place};
 use crate::error::{Error, Result};
-use crate::etcd::{Look, Range, Standing, is_denied};
+use crate::etcd::{Look, Range, Read, Standing, is_denied};
 use crate::session::{Ahead, Change, Event, Lines, News, Number};
 use std::time::Duration;
 use tokio::time::sleep;
@@ -100,7 +100,7 @@ fn far_ahead(mut ahead: Vec<Standing>) -> Option<Standing> {
 async fn until_gone(place: &Place, far: &Standing) -> Result<()> {
     let core = place.session.core();
     let ahead = core.watches.watch(Range::key(far.key.as_slice()));
-    let own = core.watches.watch(Range::key(place.key.as_bytes()));
+    let own = core.watches.watch(Range::key(place.key.clone()));
     loop {
         tokio::join!(ahead.ready(), own.ready());
         if far_ahead(look_again(place).await?).as_ref() != Some(far) {
@@ -151,13 +151,17 @@ async fn look_again(place: &Place) -> Result<Vec<Standing>> {
 /// many. An error if our own key is gone.
 pub(super) async fn look(place: &Place) -> Result<Vec<Standing>> {
     let core = place.session.core();
-    let (prefix, key, revision) = (place.name.prefix(), &*place.key, place.revision);
     // One more than the window, for our own key, which is among them.
     let mut limit = i64::from(NEAR) + 1;
     loop {
-        let ask = || core.etcd.look(prefix, key, revision, limit);
-        let asked = core.ask_about(&place.name, "look at the line", ask);
-        let (found, alive) = asked.await?.value;
+        let read = Read::Look {
+            name: place.name.clone(),
+            key: place.key.clone(),
+            revision: place.revision,
+            limit,
+        };
+        let found = core.read("look at the line", read, |found| found.look(place.revision));
+        let (found, alive) = found.await.map_err(|error| error.on(&place.name))?;
         if !alive {
             return Err(why_gone(core, &place.key).await.into());
         }

@@ -8,6 +8,7 @@
 
 use super::record::{Record, State};
 use crate::error::{Error, Result};
+use crate::etcd::Read;
 use crate::key::Name;
 use crate::queue::{self, Hold, Waiter};
 use crate::session::{Core, Session};
@@ -189,9 +190,9 @@ impl Tick {
     /// [`Error::Lost`] if the session ends, [`Error::Etcd`] if etcd refuses.
     pub async fn recorded(&self) -> Result<Option<Record>> {
         let core = self.core();
-        let read = || core.ask("read a tick's record", || core.etcd.get(&self.mark));
-        let found = read().await?.value;
-        Ok(found.as_ref().map(Record::of))
+        let read = Read::Key(self.mark.clone());
+        let found = core.read("read a tick's record", read, |found| found.key());
+        Ok(found.await?.as_ref().map(Record::of))
     }
 
     /// What is recorded, if it is the last word: a run that has started and holds its turn may

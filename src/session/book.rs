@@ -1,5 +1,6 @@
 //! The book of a session's watches: who watches what, and what is still to be said to etcd.
 
+use super::room::give_back;
 use super::watch::{Event, Slot};
 use crate::etcd::{Range, Verdict, classify_text};
 use etcd_client::WatchResponse;
@@ -109,6 +110,7 @@ impl Book {
 
     pub(super) fn said(&mut self) {
         self.outbox.pop_front();
+        give_back(&mut self.outbox);
     }
 
     pub(super) fn probe(&mut self) {

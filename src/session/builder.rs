@@ -8,6 +8,7 @@ use super::line::Lines;
 use super::numbers::Numbers;
 use super::pace::Pace;
 use super::pulse::Pulse;
+use super::reads::Reads;
 use super::retry::{Hedge, until_answered};
 use super::told::Told;
 use super::watch::Watches;
@@ -169,6 +170,7 @@ impl SessionBuilder {
             watches: Arc::<Watches>::default(),
             lines: Lines::default(),
             writes: Writes::new(),
+            reads: Reads::new(),
         };
         metrics::session_opened();
         tracing::info!(

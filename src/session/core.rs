@@ -5,6 +5,7 @@ use super::line::Lines;
 use super::numbers::Numbers;
 use super::pace::Pace;
 use super::pulse::Pulse;
+use super::reads::Reads;
 use super::retry::{Answer, Hedge, backoff, until_answered};
 use super::told::Told;
 use super::watch::Watches;
@@ -43,6 +44,7 @@ pub(crate) struct Core {
     pub(crate) watches: Arc<Watches>,
     pub(crate) lines: Lines,
     pub(crate) writes: Writes,
+    pub(super) reads: Reads,
 }
 
 impl Core {

@@ -8,8 +8,9 @@
 
 use super::core::Core;
 use super::retry::{Hedge, backoff, until_answered};
+use super::room::give_back;
 use crate::error::{Lost, Result};
-use crate::etcd::Write;
+use crate::etcd::{Read, Write};
 use crate::key;
 use crate::metrics;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -91,6 +92,7 @@ impl Debts {
         let now = Instant::now();
         let n = resting.partition_point(|(due, _)| *due <= now);
         let due = resting.drain(..n).map(|(_, work)| work).collect();
+        give_back(resting);
         let again = (!resting.is_empty()).then(|| now + REST);
         self.rests.store(again.is_some(), Ordering::Release);
         (due, again)
@@ -175,16 +177,16 @@ async fn sweep(core: &Core) {
         let Ok(key) = String::from_utf8(key) else {
             continue;
         };
-        if let Ok(found) = core.ask("look at a key", || core.etcd.get(&key)).await
-            && let Some(standing) = found.value
-        {
+        let key = Arc::<str>::from(key);
+        let read = Read::Key(key.clone());
+        if let Ok(Some(standing)) = core.read("look at a key", read, |found| found.key()).await {
             tracing::warn!(
-                key,
+                key = &*key,
                 token = standing.revision,
                 "swept a key that a late request had put"
             );
             metrics::swept();
-            remove(core, key.into(), standing.revision).await;
+            remove(core, key, standing.revision).await;
         }
     }
 }

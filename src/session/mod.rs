@@ -11,7 +11,9 @@ mod numbers;
 mod once;
 mod pace;
 mod pulse;
+mod reads;
 mod retry;
+mod room;
 mod told;
 mod watch;
 mod watcher;
@@ -243,6 +245,9 @@ impl Session {
         tokio::spawn(keeper::run(core.clone()));
         tokio::spawn(janitor::run(core.clone(), debts, tell_revoked));
         tokio::spawn(watcher::run(core.clone()));
+        for _ in 0..reads::READERS {
+            tokio::spawn(reads::run(core.clone()));
+        }
         for _ in 0..writer::WRITERS {
             tokio::spawn(writer::run(core.clone()));
         }

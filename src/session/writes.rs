@@ -1,6 +1,7 @@
 //! The queue of the writers: what goes out together, and what has to wait.
 
 use super::retry::{Answer, Refused};
+use super::room::give_back;
 use crate::etcd::{Write, Written};
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -198,6 +199,7 @@ impl Queue {
         for request in left.into_iter().rev() {
             self.waiting.push_front(request);
         }
+        give_back(&mut self.waiting);
         taken
     }
 

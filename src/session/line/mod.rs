@@ -13,7 +13,7 @@ pub(crate) use state::News;
 
 use super::core::Core;
 use super::watch::Change;
-use crate::etcd::{Range, Standing};
+use crate::etcd::{Range, Read, Standing};
 use crate::key::Name;
 use state::State;
 use std::collections::hash_map::{Entry, HashMap};
@@ -136,13 +136,14 @@ impl Drop for Ended<'_> {
 
 /// Keeps the line up to date until nobody has waited in it for a while.
 async fn follow(core: &Core, name: &Name, line: &Line) {
-    let watch = core.watches.watch(Range::line(name.prefix()));
+    let watch = core.watches.watch(Range::line(name.prefix().as_bytes()));
     let mut empty_since = None;
     loop {
         watch.ready().await;
-        match core.ask("read the line", || core.etcd.line(name)).await {
-            Ok(answer) => {
-                let (revision, keys) = answer.value;
+        let read = Read::Line(name.clone());
+        let read = core.read("read the line", read, |found| found.line(name));
+        match read.await {
+            Ok((revision, keys)) => {
                 warn_of_foreign(name, &keys);
                 line.state().load(revision, keys.into_iter());
             }
