@@ -12,6 +12,8 @@ use std::sync::Arc;
 pub(crate) enum Read {
     /// A key, with its value.
     Key(Arc<str>),
+    /// Two keys.
+    Two([Arc<[u8]>; 2]),
     /// Everybody in a line, keys only.
     Line(Name),
     /// The youngest keys in a line that are older than `revision`, and whether `key` is alive with
@@ -37,7 +39,7 @@ impl Read {
     pub(crate) fn operations(&self) -> usize {
         match self {
             Self::Key(_) | Self::Line(_) => 1,
-            Self::Look { .. } => 2,
+            Self::Two(_) | Self::Look { .. } => 2,
         }
     }
 
@@ -45,6 +47,10 @@ impl Read {
         let keys_only = GetOptions::new().with_keys_only();
         match self {
             Self::Key(key) => operations.push(TxnOp::get(&**key, None)),
+            Self::Two(keys) => {
+                let get = |key: &Arc<[u8]>| TxnOp::get(&**key, Some(keys_only.clone()));
+                operations.extend(keys.iter().map(get));
+            }
             Self::Line(name) => {
                 operations.push(TxnOp::get(name.prefix(), Some(keys_only.with_prefix())));
             }
@@ -85,6 +91,14 @@ impl Found {
     /// Of a [`Read::Key`].
     pub(crate) fn key(&self) -> Result<Option<Standing>, Error> {
         self.ranges.first().map(first).ok_or_else(unexpected)
+    }
+
+    /// Of [`Read::Two`].
+    pub(crate) fn two(&self) -> Result<[Option<Standing>; 2], Error> {
+        let [one, other] = &self.ranges[..] else {
+            return Err(unexpected());
+        };
+        Ok([first(one), first(other)])
     }
 
     /// Of a [`Read::Line`]: everybody in it, in no order, and the revision it is of.

@@ -7,13 +7,10 @@
 use crate::error::{Error, Result};
 use crate::etcd::{Join, Joined, Look, Standing, Tried, Write};
 use crate::key::Name;
-use crate::session::{Answer, Core, Number, Session, remove};
+use crate::session::{Answer, Core, NEAR, Number, Session, remove};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-
-/// The near window, see [`mod@super::wait`]: how many keys a join reads, and a look.
-pub(super) const NEAR: u8 = 8;
 
 /// A place in the line of a name, on a key of its own.
 pub(crate) struct Place {

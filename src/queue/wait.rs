@@ -3,22 +3,24 @@
 //! Create revisions only grow, so the set of keys ahead of ours only shrinks. It is our turn
 //! when it is empty, at a revision at which our own key exists.
 //!
-//! *Near*: the session follows the whole line in memory ([`Lines`]). It does so for lines in
-//! which it has at least one waiter in [`NEAR`], so that few sessions do it for one line.
+//! *Near*: the session follows the whole line in memory ([`Lines`]). It does so while one of its
+//! waiters is among the first [`NEAR`], or at least one in [`NEAR`] of the line is its own; so few
+//! sessions do it for one line. (One that follows already, goes on in a line that is not too long.)
 //!
-//! *Far*: a lonely waiter in a long line watches the key that is [`NEAR`] places ahead, and its
-//! own. When that one goes, it looks again; so it is near [`NEAR`] hand-overs before its turn,
-//! and a release wakes few, however long the line is.
+//! *Far*: any other waiter watches the key that is [`NEAR`] places ahead, and its own. When that one
+//! goes, it is near, [`NEAR`] hand-overs before its turn, unless that one did not wait for its own; so
+//! a release wakes few, however long the line is.
 //!
 //! The order of watching, both ways: order the watch, wait until etcd has confirmed it, look (one
 //! linearizable read), then follow. After a gap: wait until confirmed again, look. Besides, one
 //! look per TTL, for servers and members that lose events.
 
 use super::breaking::why_gone;
-use super::place::{NEAR, Place};
+use super::place::Place;
 use crate::error::{Error, Result};
 use crate::etcd::{Look, Range, Read, Standing, is_denied};
-use crate::session::{Ahead, Change, Event, Lines, News, Number};
+use crate::session::{Ahead, Change, Event, Lines, NEAR, News};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 use tracing::Span;
@@ -39,20 +41,16 @@ pub(super) async fn until_first(place: &Place, before: Option<Look>, span: &Span
             );
         }
         if before.is_some_and(|look| is_far(&look, place)) {
-            loop {
-                let found = look_again(place).await?;
-                show(&mut ahead, found.iter());
-                let Some(far) = far_ahead(found) else { break };
-                until_gone(place, &far).await?;
-            }
+            Box::pin(until_near(place, &mut ahead)).await?;
         }
         loop {
-            let own = (&*place.key, place.revision);
+            let own = (&place.key, place.revision);
             match Lines::wait(core, &place.name, own, ahead.clone()).await {
                 News::Turn => return Ok(()),
+                News::Far => Box::pin(until_near(place, &mut ahead)).await?,
                 News::Gone => return Err(why_gone(core, &place.key).await.into()),
                 // The look tells why, or that it was a passing trouble.
-                News::Unreadable => drop(look_again(place).await?),
+                News::Unreadable => drop(Box::pin(patiently(place, || look(place))).await?),
             }
         }
     };
@@ -86,8 +84,7 @@ fn is_ahead(other: &Standing, place: &Place) -> bool {
 /// Whether the line is too long to be followed for those few of us who wait in it.
 fn is_far(look: &Look, place: &Place) -> bool {
     let core = place.session.core();
-    !core.lines.follows(&place.name)
-        && look.count > usize::from(NEAR) * Number::in_use(core, &place.name)
+    !core.lines.follows(&place.name) && look.count > Lines::long(core, &place.name)
 }
 
 /// Of those ahead, youngest first, the one to watch while it is far.
@@ -96,26 +93,51 @@ fn far_ahead(mut ahead: Vec<Standing>) -> Option<Standing> {
     (ahead.len() >= near).then(|| ahead.swap_remove(near - 1))
 }
 
+/// Waits until the key goes that is [`NEAR`] places ahead, if there is one: whoever is near then, the
+/// line itself tells, and others come back here. Shows who is ahead. To be boxed, so that who is near
+/// already takes less room.
+async fn until_near(place: &Place, shown: &mut Ahead) -> Result<()> {
+    let found = patiently(place, || look(place)).await?;
+    show(shown, found.iter());
+    match far_ahead(found) {
+        Some(far) => until_gone(place, &far).await,
+        None => Ok(()),
+    }
+}
+
 /// Waits while the key that is far ahead stands.
 async fn until_gone(place: &Place, far: &Standing) -> Result<()> {
     let core = place.session.core();
-    let ahead = core.watches.watch(Range::key(far.key.as_slice()));
-    let own = core.watches.watch(Range::key(place.key.clone()));
+    let (far_key, own_key) = (
+        Arc::<[u8]>::from(&*far.key),
+        Arc::<[u8]>::from(place.key.clone()),
+    );
+    let ahead = core.watches.watch(Range::key(far_key.clone()));
+    let own = core.watches.watch(Range::key(own_key.clone()));
+    let look = || {
+        let two = Read::Two([far_key.clone(), own_key.clone()]);
+        core.read("look at a key ahead", two, |found| found.two())
+    };
+    let stands = |found: Option<Standing>, at| found.is_some_and(|found| found.revision == at);
     loop {
         tokio::join!(ahead.ready(), own.ready());
-        if far_ahead(look_again(place).await?).as_ref() != Some(far) {
+        let [far_found, own_found] = patiently(place, look).await?;
+        if !stands(own_found, place.revision) {
+            return Err(why_gone(core, &place.key).await.into());
+        }
+        if !stands(far_found, far.revision) {
             return Ok(());
         }
         loop {
             tokio::select! {
                 biased;
                 change = ahead.changed() => match change {
-                    Change::Events(events) if takes(&events, &far.key, far.revision) => return Ok(()),
+                    Change::Events(events) if takes(&events, &far_key, far.revision) => return Ok(()),
                     Change::Events(_) => {}
                     Change::Gap => break,
                 },
                 change = own.changed() => match change {
-                    Change::Events(events) if takes(&events, place.key.as_bytes(), place.revision) => {
+                    Change::Events(events) if takes(&events, &own_key, place.revision) => {
                         return Err(why_gone(core, &place.key).await.into());
                     }
                     Change::Events(_) => {}
@@ -132,17 +154,20 @@ pub(super) fn takes(events: &[Event], key: &[u8], revision: i64) -> bool {
     events.iter().any(|event| event.takes(key, revision))
 }
 
-/// As [`look`], for who stands in the line already: a permission that is taken away may be given
-/// back, and the place is worth waiting for. The session bounds it.
-async fn look_again(place: &Place) -> Result<Vec<Standing>> {
+/// Reads for who stands in the line already: a permission that is taken away may be given back, and the
+/// place is worth waiting for. The session bounds it.
+async fn patiently<T, F>(place: &Place, read: impl Fn() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
     loop {
-        match look(place).await {
+        match read().await {
             Err(Error::Etcd { source, .. }) if is_denied(&source) => {
                 let name = place.name.as_str();
                 tracing::warn!(name, error = %source, "etcd refuses to show a line; waiting on");
                 sleep(DENIED_PAUSE).await;
             }
-            looked => return looked,
+            done => return done,
         }
     }
 }

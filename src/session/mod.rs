@@ -25,7 +25,7 @@ pub(crate) use core::Core;
 pub(crate) use grant::whole_seconds;
 use janitor::TellRevoked;
 pub(crate) use janitor::{Debt, remove};
-pub(crate) use line::{Ahead, Lines, News};
+pub(crate) use line::{Ahead, Lines, NEAR, News};
 pub(crate) use numbers::Number;
 pub(crate) use pace::Pace;
 pub(crate) use retry::{Answer, Hedge, backoff, until_answered};

@@ -1,5 +1,6 @@
 //! The line in memory: what is read, what follows, and whose turn it is.
 
+use super::NEAR;
 use super::ahead::Ahead;
 use crate::etcd::Standing;
 use crate::session::Event;
@@ -12,6 +13,8 @@ use tokio::sync::oneshot;
 pub(crate) enum News {
     /// Its key is the first.
     Turn,
+    /// It stands far back in a crowd.
+    Far,
     /// Its key is gone.
     Gone,
     /// The line cannot be followed: look for yourself why.
@@ -26,8 +29,8 @@ pub(super) struct State {
     complete: i64,
     order: BTreeSet<(i64, Arc<[u8]>)>,
     by_key: HashMap<Arc<[u8]>, i64>,
-    /// Our own waiters, by their keys.
-    pub(super) waiting: BTreeMap<Arc<[u8]>, Waits>,
+    /// Our own waiters, by their keys. Boxed, as a map's smallest node has room for eleven.
+    pub(super) waiting: BTreeMap<Arc<[u8]>, Box<Waits>>,
 }
 
 /// One of our own waiters.
@@ -44,6 +47,7 @@ impl State {
         key: &Arc<[u8]>,
         revision: i64,
         ahead: Ahead,
+        crowd: usize,
         tell: oneshot::Sender<News>,
     ) {
         let waits = Waits {
@@ -51,16 +55,17 @@ impl State {
             tell,
             ahead,
         };
-        self.waiting.insert(key.clone(), waits);
+        self.waiting.insert(key.clone(), Box::new(waits));
         if revision <= self.complete && !self.stands(key, revision) {
             self.tell(key, revision, News::Gone);
         }
         self.show_ahead(key);
+        self.leave_far(key, crowd);
         self.call_first();
     }
 
     /// Takes over what a read found, at `revision`.
-    pub(super) fn load(&mut self, revision: i64, keys: impl Iterator<Item = Standing>) {
+    pub(super) fn load(&mut self, revision: i64, keys: Vec<Standing>, crowd: usize) {
         self.order.clear();
         self.by_key.clear();
         for standing in keys {
@@ -74,19 +79,21 @@ impl State {
         for (key, at) in gone {
             self.tell(&key, at, News::Gone);
         }
-        let seen = self
-            .waiting
-            .iter()
-            .filter(|(_, waits)| waits.ahead.is_seen());
-        let seen: Vec<_> = seen.map(|(key, _)| key.clone()).collect();
-        for key in seen {
+        let waiting: Vec<_> = self.waiting.keys().cloned().collect();
+        for key in waiting {
             self.show_ahead(&key);
+            self.leave_far(&key, crowd);
         }
         self.call_first();
     }
 
     /// Takes over what happened since; nobody is called before all of it is.
-    pub(super) fn follow(&mut self, events: Vec<Event>, is_in_line: impl Fn(&[u8]) -> bool) {
+    pub(super) fn follow(
+        &mut self,
+        events: Vec<Event>,
+        crowd: usize,
+        is_in_line: impl Fn(&[u8]) -> bool,
+    ) {
         for event in events {
             // Events of before the read are in what was read.
             if event.at <= self.loaded || !is_in_line(&event.key) {
@@ -105,6 +112,7 @@ impl State {
             } else if event.created == event.at {
                 self.add(event.key.clone(), event.created);
                 self.show_ahead(&event.key);
+                self.leave_far(&event.key, crowd);
             }
         }
         self.call_first();
@@ -122,6 +130,27 @@ impl State {
         if let Some((_, ahead)) = self.order.range(..own).next_back() {
             waits.ahead.is(ahead);
         }
+    }
+
+    /// Has the waiter of `key`, if that is ours and stands, wait elsewhere if the line is longer than a
+    /// `crowd` and it stands far back.
+    fn leave_far(&mut self, key: &Arc<[u8]>, crowd: usize) {
+        if self.order.len() <= crowd {
+            return;
+        }
+        let revision = self.waiting.get(key).map(|waits| waits.revision);
+        let Some(revision) = revision.filter(|revision| self.stands(key, *revision)) else {
+            return;
+        };
+        let near = usize::from(NEAR);
+        let ahead = self.order.range(..(revision, key.clone()));
+        if ahead.take(near).count() == near {
+            self.tell(key, revision, News::Far);
+        }
+    }
+
+    pub(super) fn length(&self) -> usize {
+        self.order.len()
     }
 
     fn stands(&self, key: &[u8], revision: i64) -> bool {
@@ -152,126 +181,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn put(key: &str, at: i64) -> Event {
-        Event {
-            key: Arc::from(key.as_bytes()),
-            created: at,
-            at,
-        }
-    }
-
-    fn delete(key: &str, at: i64) -> Event {
-        Event {
-            created: 0,
-            ..put(key, at)
-        }
-    }
-
-    fn standing(key: &str, revision: i64) -> Standing {
-        Standing {
-            key: key.into(),
-            revision,
-            modified: revision,
-            lease: 1,
-            value: Vec::new(),
-        }
-    }
-
-    fn stand(state: &mut State, key: &str, revision: i64) -> oneshot::Receiver<News> {
-        let (tell, news) = oneshot::channel();
-        let ahead = Ahead::of(&tracing::Span::none());
-        state.stand(&Arc::from(key.as_bytes()), revision, ahead, tell);
-        news
-    }
-
-    fn told(news: &mut oneshot::Receiver<News>) -> Option<News> {
-        news.try_recv().ok()
-    }
-
-    fn all(_: &[u8]) -> bool {
-        true
-    }
-
-    #[test]
-    fn the_turn_comes_when_all_before_are_gone() {
-        let mut state = State::default();
-        state.load(5, [standing("a", 3), standing("b", 4)].into_iter());
-        let mut news = stand(&mut state, "me", 7);
-        state.follow(vec![put("c", 6), put("me", 7), delete("a", 8)], all);
-        assert_eq!(told(&mut news), None);
-        state.follow(vec![delete("c", 9), delete("b", 10)], all);
-        assert_eq!(told(&mut news), Some(News::Turn));
-    }
-
-    #[test]
-    fn nobody_is_first_before_its_own_put_was_seen() {
-        let mut state = State::default();
-        state.load(5, std::iter::empty());
-        let mut news = stand(&mut state, "me", 7);
-        assert_eq!(told(&mut news), None, "somebody may have come at 6");
-        state.follow(vec![put("c", 6)], all);
-        assert_eq!(told(&mut news), None);
-        state.follow(vec![put("me", 7)], all);
-        assert_eq!(told(&mut news), None);
-        state.follow(vec![delete("c", 8)], all);
-        assert_eq!(told(&mut news), Some(News::Turn));
-    }
-
-    #[test]
-    fn a_waiter_whose_key_goes_is_told_wherever_it_is_seen() {
-        let mut state = State::default();
-        state.load(5, [standing("a", 3), standing("me", 4)].into_iter());
-        let mut news = stand(&mut state, "me", 4);
-        state.follow(vec![delete("me", 6), delete("a", 6)], all);
-        assert_eq!(
-            told(&mut news),
-            Some(News::Gone),
-            "not the turn of a key that is gone"
-        );
-        let mut news = stand(&mut state, "me", 4);
-        assert_eq!(told(&mut news), Some(News::Gone), "gone before it asked");
-        let mut news = stand(&mut state, "me", 7);
-        state.load(9, [standing("a", 8)].into_iter());
-        assert_eq!(told(&mut news), Some(News::Gone), "not in a later read");
-    }
-
-    #[test]
-    fn events_from_before_the_read_change_nothing() {
-        let mut state = State::default();
-        state.load(9, [standing("again", 8)].into_iter());
-        let mut news = stand(&mut state, "me", 10);
-        state.follow(
-            vec![delete("again", 7), put("again", 8), put("me", 10)],
-            all,
-        );
-        assert_eq!(told(&mut news), None);
-        state.follow(vec![delete("again", 11)], all);
-        assert_eq!(told(&mut news), Some(News::Turn));
-    }
-
-    #[test]
-    fn a_waiter_on_a_key_used_again_is_not_taken_for_its_earlier_owner() {
-        let mut state = State::default();
-        state.load(6, [standing("me", 5), standing("next", 6)].into_iter());
-        // The earlier owner has left at 7, which is not seen yet.
-        let mut news = stand(&mut state, "me", 8);
-        assert_eq!(told(&mut news), None, "it stands behind the next one");
-        state.follow(vec![delete("me", 7)], all);
-        assert_eq!(told(&mut news), None, "that was the earlier key");
-        state.follow(vec![put("me", 8), delete("next", 9)], all);
-        assert_eq!(told(&mut news), Some(News::Turn));
-    }
-
-    #[test]
-    fn of_keys_put_together_the_smaller_is_first() {
-        let mut state = State::default();
-        state.load(9, [standing("ma", 8), standing("me", 8)].into_iter());
-        let mut news = stand(&mut state, "me", 8);
-        assert_eq!(told(&mut news), None);
-        state.follow(vec![delete("ma", 10)], all);
-        assert_eq!(told(&mut news), Some(News::Turn));
-    }
-}
+mod tests;

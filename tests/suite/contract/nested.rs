@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::support::{Etcd, keys, mutex, session, soon, waiter};
 
-/// More than the near window, which reads 8 or 9 keys.
+/// More than the near window, which reads 4 or 5 keys.
 const MANY: usize = 12;
 
 async fn hold(session: &Session, name: &str) -> LockGuard {
