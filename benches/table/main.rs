@@ -25,6 +25,7 @@ mod measure;
 mod outage;
 mod processes;
 mod server;
+mod sessions;
 mod table;
 mod uncontended;
 
@@ -32,6 +33,19 @@ mod uncontended;
 mod support;
 
 use table::Table;
+
+/// In this order: `crowds` measures memory, which must not have been used by others before.
+const ROOMS: [&str; 9] = [
+    "crowds",
+    "uncontended",
+    "contended",
+    "processes",
+    "sessions",
+    "handover",
+    "many",
+    "failover",
+    "outage",
+];
 
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
@@ -44,31 +58,33 @@ async fn main() -> Result<()> {
         return processes::contend(rest).await;
     }
     let wanted: Vec<_> = args.iter().filter(|arg| !arg.starts_with("--")).collect();
-    let wants = |room: &str| wanted.is_empty() || wanted.iter().any(|wanted| *wanted == room);
+    if let Some(unknown) = wanted
+        .iter()
+        .find(|wanted| !ROOMS.contains(&wanted.as_str()))
+    {
+        return Err(format!(
+            "no room is named {unknown:?}; there are {}",
+            ROOMS.join(", ")
+        )
+        .into());
+    }
     let mut table = Table::default();
-    if wants("uncontended") {
-        uncontended::measure(&mut table).await?;
-    }
-    if wants("contended") {
-        contended::measure(&mut table).await?;
-    }
-    if wants("processes") {
-        processes::measure(&mut table).await?;
-    }
-    if wants("handover") {
-        handover::measure(&mut table).await?;
-    }
-    if wants("many") {
-        many::measure(&mut table).await?;
-    }
-    if wants("crowds") {
-        crowds::measure(&mut table).await?;
-    }
-    if wants("failover") {
-        failover::measure(&mut table).await?;
-    }
-    if wants("outage") {
-        outage::measure(&mut table).await?;
+    for room in ROOMS {
+        if !wanted.is_empty() && !wanted.iter().any(|wanted| *wanted == room) {
+            continue;
+        }
+        match room {
+            "crowds" => crowds::measure(&mut table).await?,
+            "uncontended" => uncontended::measure(&mut table).await?,
+            "contended" => contended::measure(&mut table).await?,
+            "processes" => processes::measure(&mut table).await?,
+            "sessions" => sessions::measure(&mut table).await?,
+            "handover" => handover::measure(&mut table).await?,
+            "many" => many::measure(&mut table).await?,
+            "failover" => failover::measure(&mut table).await?,
+            "outage" => outage::measure(&mut table).await?,
+            other => unreachable!("{other}"),
+        }
     }
     table.save()
 }
