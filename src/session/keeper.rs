@@ -143,8 +143,8 @@ fn spare(ttl: Duration, certain_for: Duration, left: Duration) -> f64 {
 
 /// How long a renewal may be unanswered before others are sent: so that about seventeen fit into
 /// what is left of a TTL of up to 15 s after a renewal was due. Each goes to a member by chance, on
-/// connections of etcd-client: of ten with one of two members silent, one in a thousand found none
-/// that answers (seen, with a TTL of 2 s).
+/// connections of etcd-client: of ten with one of two members silent, all go to that one once in a
+/// thousand renewals.
 fn patience(ttl: Duration) -> Duration {
     (ttl / 30).clamp(Duration::from_millis(33), Duration::from_millis(500))
 }
