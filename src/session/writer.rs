@@ -86,13 +86,10 @@ impl Core {
         write: Write,
         _until_answered: Alone<'_>,
     ) -> Option<Result<Answer<Written>, Failed>> {
-        let answer = {
-            let writes = || self.etcd.write(std::iter::once(&write));
-            tokio::select! {
-                biased;
-                _lost = self.over() => return None,
-                answer = until_answered(&self.etcd, Hedge::Late(&self.pace), None, writes) => answer,
-            }
+        let answer = tokio::select! {
+            biased;
+            _lost = self.over() => return None,
+            answer = answers(self, std::iter::once(&write)) => answer,
         };
         match answer {
             Ok(Answer { value, doubtful }) => {
@@ -141,7 +138,7 @@ pub(super) async fn run(core: Arc<Core>) {
 
 /// Sends what rides together and tells each its answer.
 async fn send(core: &Core, mut requests: Vec<Request>) {
-    match answers(core, &requests).await {
+    match answers(core, requests.iter().map(|request| &request.write)).await {
         Ok(Answer { value, doubtful }) => {
             for (request, value) in requests.into_iter().zip(value) {
                 // Who is gone has left the removal to the janitor.
@@ -170,7 +167,7 @@ async fn send(core: &Core, mut requests: Vec<Request>) {
 
 /// Makes a change that was refused together with others, which `doubtful` is about.
 async fn alone(core: &Core, request: Request, doubtful: bool) {
-    let answer = answers(core, std::slice::from_ref(&request)).await;
+    let answer = answers(core, std::iter::once(&request.write)).await;
     let Request { write, tell, .. } = request;
     let told = match answer {
         Ok(mut answer) => match answer.value.pop() {
@@ -188,10 +185,10 @@ async fn alone(core: &Core, request: Request, doubtful: bool) {
     let _gone = tell.send(told);
 }
 
-async fn answers(core: &Core, requests: &[Request]) -> Result<Answer<Vec<Written>>, Refused> {
-    let writes = || {
-        core.etcd
-            .write(requests.iter().map(|request| &request.write))
-    };
-    until_answered(&core.etcd, Hedge::Late(&core.pace), None, writes).await
+async fn answers<'a>(
+    core: &Core,
+    writes: impl ExactSizeIterator<Item = &'a Write> + Clone,
+) -> Result<Answer<Vec<Written>>, Refused> {
+    let attempt = || core.etcd.write(writes.clone());
+    until_answered(&core.etcd, Hedge::Late(&core.pace), None, attempt).await
 }
