@@ -74,14 +74,17 @@ async fn a_lock_polled_and_dropped_outside_a_runtime_leaves_nothing() {
     let (client, session) = (etcd.client().await, open(&etcd).await);
     let mutex = Mutex::new(&session, &unique("outside")).unwrap();
 
+    // Else a thread that is kept waiting in the middle of the poll may see the answer in it.
+    etcd.stop();
     let lock = mutex.lock();
     let outside = std::thread::spawn(move || {
         let polled = pin!(lock).poll(&mut Context::from_waker(Waker::noop()));
-        assert!(polled.is_pending(), "answered before it was sent");
+        assert!(polled.is_pending(), "answered by an etcd that stands still");
     });
     outside
         .join()
         .expect("neither the poll nor the drop panics");
+    etcd.cont();
 
     // The session cleans up what is dropped, and its end is still confirmed.
     let guard = mutex.lock().await.unwrap();
