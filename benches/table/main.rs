@@ -9,6 +9,8 @@
 //!   lock safe: no renewal, no clean-up, no second try.
 //! - **`lock()`**: etcd's own lock, as etcd-client offers it.
 //!
+//! The etcd is compacted while that goes on. Use one that nobody needs.
+//!
 //! "Our connection" is that of `etcd_lock::connect`; everything else goes over etcd-client's own.
 
 #![allow(clippy::print_stdout, reason = "the output is the point")]
