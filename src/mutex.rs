@@ -33,6 +33,7 @@ const A_LIFETIME: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 ///
 /// # Not promised
 ///
+/// - The order of calls: of two at about the same time, etcd may take either first.
 /// - Re-entrancy: a task that holds the lock and calls [`lock`](Self::lock) again waits for
 ///   itself.
 /// - That work under the lock never overlaps, if the work does not check. Run it with

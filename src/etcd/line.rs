@@ -46,6 +46,11 @@ impl Look {
         let (keys, more, count) = (Vec::new(), false, 0);
         Self { keys, more, count }
     }
+
+    /// Whether it found nothing at all behind the prefix.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
 }
 
 impl Etcd {

@@ -11,7 +11,7 @@ use etcd_client::{
 use std::sync::Arc;
 
 /// What it takes to stand in a line.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Join {
     pub(crate) name: Name,
     pub(crate) key: Arc<str>,
@@ -26,8 +26,8 @@ pub(crate) enum Write {
     /// A transaction is applied by etcd one at a time, so it must not read a long line: unsorted,
     /// it reads no more than the limit. `None` reads nothing.
     Join { join: Join, limit: Option<i64> },
-    /// Puts the key if nothing at all stands behind the prefix.
-    Try(Join),
+    /// Puts the key if nothing at all stands behind the prefix; else tells what does, if it is to.
+    Try { join: Join, tells: bool },
     /// Deletes the key if it still is the one created at `revision`.
     Leave { key: Arc<str>, revision: i64 },
 }
@@ -54,8 +54,9 @@ pub(crate) enum Joined {
 pub(crate) enum Tried {
     /// Nothing stood behind the prefix; the key was put.
     Alone { revision: i64 },
-    /// Something did: the oldest key, maybe of an earlier attempt. `None` if what stood there left
-    /// in the same transaction, in which it rode: a key of another line, below this name.
+    /// Something did: the oldest key, maybe of an earlier attempt. `None` if it was not asked for, or if
+    /// what stood there left in the same transaction, in which it rode: a key of another line, below
+    /// this name.
     Busy(Option<Standing>),
 }
 
@@ -66,7 +67,7 @@ impl Write {
     /// tie.
     pub(crate) fn line(&self) -> &str {
         match self {
-            Self::Join { join, .. } | Self::Try(join) => join.name.prefix(),
+            Self::Join { join, .. } | Self::Try { join, .. } => join.name.prefix(),
             Self::Leave { key, .. } => key.rfind('/').map_or("", |end| &key[..=end]),
         }
     }
@@ -74,7 +75,7 @@ impl Write {
     /// The key that it puts, if it puts one.
     pub(crate) fn joins(&self) -> Option<&Arc<str>> {
         match self {
-            Self::Join { join, .. } | Self::Try(join) => Some(&join.key),
+            Self::Join { join, .. } | Self::Try { join, .. } => Some(&join.key),
             Self::Leave { .. } => None,
         }
     }
@@ -92,12 +93,14 @@ impl Write {
                     .and_then(then)
                     .or_else([TxnOp::get(&*join.key, None)])
             }
-            Self::Try(join) => {
+            Self::Try { join, tells } => {
                 let nothing = Compare::create_revision(join.name.prefix(), CompareOp::Equal, 0);
+                let oldest = tells.then(|| TxnOp::get(join.name.prefix(), Some(oldest())));
+                let otherwise: Vec<TxnOp> = oldest.into_iter().collect();
                 Txn::new()
                     .when([nothing.with_prefix()])
                     .and_then([put(join)])
-                    .or_else([TxnOp::get(join.name.prefix(), Some(oldest()))])
+                    .or_else(otherwise)
             }
             Self::Leave { key, revision } => Txn::new()
                 .when([is(&**key, *revision)])
@@ -160,13 +163,13 @@ impl Written {
     }
 
     /// Of a [`Write::Try`].
-    pub(crate) fn tried(self) -> Result<Tried, Error> {
+    pub(crate) fn tried(self) -> Tried {
+        let revision = self.revision;
         if self.succeeded {
-            let revision = self.revision;
-            return Ok(Tried::Alone { revision });
+            Tried::Alone { revision }
+        } else {
+            Tried::Busy(self.found.as_ref().and_then(first))
         }
-        let found = self.found.as_ref().ok_or_else(unexpected)?;
-        Ok(Tried::Busy(first(found)))
     }
 
     /// Of a [`Write::Leave`]: whether the key was deleted by it.

@@ -176,36 +176,62 @@ impl Drop for Place {
 }
 
 /// Sends the join until it is answered. After doubt the number is not used again.
+///
+/// There is one await for all that may be sent, which keeps the future below the kilobyte above which
+/// allocating is slow.
 async fn send(core: Arc<Core>, mut number: Number, join: Join, how: How) -> Result<(Number, Sent)> {
-    let key = join.key.clone();
-    let sent = match how {
-        How::Line => {
-            // A session that follows the line learns the same from its watch.
-            let follows = core.lines.follows(&join.name);
-            let limit = (!follows).then_some(i64::from(NEAR));
-            let doing = "join the line";
-            let answer = core.write(doing, Write::Join { join, limit }).await;
-            match known(&mut number, answer)?.joined().map_err(odd(doing))? {
-                Joined::Now { revision, before } => Sent::Stands { revision, before },
-                Joined::Earlier(standing) => ours(&core, &key, &standing)?,
-            }
-        }
-        How::Try => {
-            let doing = "try to lock";
-            let answer = core.write(doing, Write::Try(join)).await;
-            match known(&mut number, answer)?.tried().map_err(odd(doing))? {
-                Tried::Alone { revision } => Sent::Stands {
-                    revision,
-                    before: Some(Look::nobody()),
-                },
-                Tried::Busy(Some(first)) if first.key == key.as_bytes() => {
-                    ours(&core, &key, &first)?
-                }
-                Tried::Busy(first) => Sent::Busy(first),
-            }
-        }
+    // A session that follows the line learns who stands before it from its watch.
+    let follows = core.lines.follows(&join.name);
+    let (doing, mut tries) = match how {
+        How::Line => ("join the line", !follows && core.quiet.take(&join.name)),
+        How::Try => ("try to lock", true),
     };
-    Ok((number, sent))
+    loop {
+        let sends = join.clone();
+        let write = if tries {
+            let tells = matches!(how, How::Try);
+            Write::Try { join: sends, tells }
+        } else {
+            let limit = (!follows).then_some(i64::from(NEAR));
+            Write::Join { join: sends, limit }
+        };
+        let answer = known(&mut number, core.write(doing, write).await)?;
+        let sent = if tries {
+            tried(&core, &join, answer.tried())?
+        } else {
+            joined(&core, &join, answer.joined().map_err(odd(doing))?)?
+        };
+        match (how, sent) {
+            (How::Line, Sent::Busy(_)) => tries = false,
+            (_, sent) => return Ok((number, sent)),
+        }
+    }
+}
+
+fn joined(core: &Core, join: &Join, joined: Joined) -> Result<Sent> {
+    match joined {
+        Joined::Now { revision, before } => {
+            if before.as_ref().is_some_and(Look::is_empty) {
+                core.quiet.found(&join.name);
+            }
+            Ok(Sent::Stands { revision, before })
+        }
+        Joined::Earlier(standing) => ours(core, &join.key, &standing),
+    }
+}
+
+fn tried(core: &Core, join: &Join, tried: Tried) -> Result<Sent> {
+    match tried {
+        Tried::Alone { revision } => {
+            core.quiet.found(&join.name);
+            let before = Some(Look::nobody());
+            Ok(Sent::Stands { revision, before })
+        }
+        Tried::Busy(Some(first)) if first.key == join.key.as_bytes() => {
+            ours(core, &join.key, &first)
+        }
+        Tried::Busy(first) => Ok(Sent::Busy(first)),
+    }
 }
 
 /// An answer that no etcd gives.

@@ -8,6 +8,7 @@ use super::line::Lines;
 use super::numbers::Numbers;
 use super::pace::Pace;
 use super::pulse::Pulse;
+use super::quiet::Quiet;
 use super::reads::Reads;
 use super::retry::{Hedge, until_answered};
 use super::told::Told;
@@ -166,6 +167,7 @@ impl SessionBuilder {
             numbers: Numbers::default(),
             pace,
             pulse: Pulse::begin(margin, Moment::now()),
+            quiet: Quiet::new(),
             meter: self.meter,
             watches: Arc::<Watches>::default(),
             lines: Lines::default(),

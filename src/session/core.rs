@@ -5,6 +5,7 @@ use super::line::Lines;
 use super::numbers::Numbers;
 use super::pace::Pace;
 use super::pulse::Pulse;
+use super::quiet::Quiet;
 use super::reads::Reads;
 use super::retry::{Answer, Hedge, backoff, until_answered};
 use super::told::Told;
@@ -40,6 +41,7 @@ pub(crate) struct Core {
     pub(super) numbers: Numbers,
     pub(super) pace: Pace,
     pub(super) pulse: Pulse,
+    pub(crate) quiet: Quiet,
     pub(crate) meter: Meter,
     pub(crate) watches: Arc<Watches>,
     pub(crate) lines: Lines,

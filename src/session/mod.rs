@@ -11,6 +11,7 @@ mod numbers;
 mod once;
 mod pace;
 mod pulse;
+mod quiet;
 mod reads;
 mod retry;
 mod room;

@@ -107,7 +107,7 @@ impl Writes {
         // Who leaves lets another one in.
         match request.write {
             Write::Leave { .. } => queue.waiting.push_front(request),
-            Write::Join { .. } | Write::Try(_) => queue.waiting.push_back(request),
+            Write::Join { .. } | Write::Try { .. } => queue.waiting.push_back(request),
         }
         let full = queue.gathered == GATHERED;
         drop(queue);

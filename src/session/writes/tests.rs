@@ -94,7 +94,8 @@ fn a_join_is_withdrawn_unless_something_of_it_was_sent() {
             value: Vec::new(),
             lease: 1,
         };
-        writes.enter(Write::Try(join), i != 2, oneshot::channel().0);
+        let tells = true;
+        writes.enter(Write::Try { join, tells }, i != 2, oneshot::channel().0);
     }
     assert_eq!(writes.take().0.len(), 1);
     let withdrawn = keys.each_ref().map(|key| writes.withdraw(key));
