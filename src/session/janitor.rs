@@ -32,6 +32,9 @@ pub(super) type TellRevoked = watch::Sender<Option<Result<(), String>>>;
 type Later = Box<dyn FnOnce() -> Option<Debt> + Send>;
 
 /// How long work given to [`Debts::later`] rests: holds shorter than this cost nothing more.
+///
+/// What longer ones cost more is the watch on their own key, once: 40 us of a core here and 65 in etcd where locks are
+/// taken one by one, 1 and 7 where hundreds are taken at once, and 0.9 KB here while they are held.
 const REST: Duration = Duration::from_millis(100);
 
 /// The counter where everybody leaves what the janitor is to do.
