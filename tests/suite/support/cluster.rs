@@ -59,18 +59,17 @@ impl Cluster {
 
     /// Makes another member the leader, by the operator's means.
     pub async fn move_leader(&self, to: usize) {
-        let to_status = self.members[to]
-            .status()
-            .await
-            .expect("the member to lead answers");
-        let id = to_status.header().expect("a header").member_id();
-        let mut maintenance = self.leader().await.client().await.maintenance_client();
-        maintenance
-            .move_leader(id)
-            .await
-            .expect("the leader steps back");
+        // Who leads may change meanwhile, or nobody may for a while.
         soon("the wanted member leads", async || {
-            ensure(self.leader_index().await == to, "another leads")
+            if self.leader_index().await == to {
+                return Ok(());
+            }
+            let status = self.members[to].status().await;
+            let status = status.ok_or("the member to lead does not answer")?;
+            let id = status.header().expect("a header").member_id();
+            let mut maintenance = self.leader().await.client().await.maintenance_client();
+            let moved = maintenance.move_leader(id).await;
+            Err(moved.map_or_else(|error| error.to_string(), |_| "another leads".to_owned()))
         })
         .await;
     }
